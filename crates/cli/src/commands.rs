@@ -8,6 +8,7 @@ pub(crate) mod create;
 pub(crate) mod df;
 pub(crate) mod diff;
 pub(crate) mod doctor;
+pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod export;
 pub(crate) mod history;

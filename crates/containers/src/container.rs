@@ -38,5 +38,6 @@ pub mod running;
 pub mod setup;
 pub mod spool;
 pub mod stats;
+pub mod told;
 pub mod update;
 pub mod volumes;

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`session`], [`events`], [`error`], [`dialect`] | what operations share |
 //! | [`config`] | the settings, and reading them from files and variables that come in |
+//! | [`journal`] | what happened, in the form of Docker's events |
 //! | [`doctor`] | what this host allows, and which mode a run takes by itself |
 //! | [`info`] | program, store and host in Docker's form |
 //! | [`request`] | requests as plain data, and readers of Docker's text forms |
@@ -54,6 +55,7 @@ pub mod events;
 pub mod filter;
 pub mod images;
 pub mod info;
+pub mod journal;
 pub mod path;
 pub mod protect;
 pub mod protection;

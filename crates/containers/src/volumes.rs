@@ -12,6 +12,7 @@ use store::{Volume, VolumeInfo};
 use crate::container::{ids, volumes};
 use crate::error::{Error, Result};
 use crate::filter::{self, Filters};
+use crate::journal::{self, Actor, Kind};
 use crate::session::Session;
 use crate::time;
 
@@ -49,7 +50,11 @@ pub fn create(session: &Session, request: VolumeRequest) -> Result<String> {
     let name = name.map_or_else(volumes::random_name, Ok)?;
     let info = VolumeInfo { created: time::now().to_string(), labels, ..VolumeInfo::default() };
     // A volume that was there is synced too: another process may just have made it.
-    session.store()?.volumes().create(&name, &info)?.0.sync()?;
+    let (volume, new) = session.store()?.volumes().create(&name, &info)?;
+    volume.sync()?;
+    if new {
+        journal::tell(session, Kind::Volume, "create", Actor::volume(&name));
+    }
     Ok(name)
 }
 
@@ -110,7 +115,11 @@ impl<'a> Removal<'a> {
             volume.name() == name && volumes::used(session).is_ok_and(|used| !used.contains(name))
         };
         store.prune_volumes(&select, &|path: &Path| ids::delete(session, path))?;
-        if store.volumes().get(name)?.is_some() { Err(in_use(name)) } else { Ok(true) }
+        if store.volumes().get(name)?.is_some() {
+            return Err(in_use(name));
+        }
+        journal::tell(session, Kind::Volume, "destroy", Actor::volume(name));
+        Ok(true)
     }
 
     /// Waits until the removals are on the disk: one wait for all of them.

@@ -273,6 +273,23 @@ pub(crate) struct StatsArgs {
     pub containers: Vec<String>,
 }
 
+/// `events`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct EventsArgs {
+    /// Only these: KEY=VALUE with container, event, image, label, scope, type or volume
+    #[arg(short, long, value_name = "FILTER")]
+    pub filter: Vec<String>,
+    /// Begin at this time (2026-01-02T13:23:37Z, or 42m for 42 minutes ago)
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// End at this time
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Output: json, or a Go template
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+}
+
 /// `diff`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct DiffArgs {

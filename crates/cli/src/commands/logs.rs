@@ -14,8 +14,8 @@ use crate::report::{Exit, Report};
 pub(crate) fn run(context: &Context, args: &LogsArgs) -> Result<Exit, Report> {
     let query = Query {
         tail: tail(&args.tail)?,
-        since: args.since.as_deref().map(|text| point("--since", text)).transpose()?,
-        until: args.until.as_deref().map(|text| point("--until", text)).transpose()?,
+        since: point("--since", args.since.as_deref())?,
+        until: point("--until", args.until.as_deref())?,
         follow: args.follow,
     };
     let mut failure = None;
@@ -62,9 +62,6 @@ fn tail(text: &str) -> Result<Option<usize>, Report> {
     }
 }
 
-fn point(flag: &str, text: &str) -> Result<SystemTime, Report> {
-    time::point(text).map(SystemTime::from).ok_or_else(|| {
-        Report::usage(format!("{flag} '{text}' is not a time"))
-            .hint("write 2026-01-02T13:23:37Z, 2026-01-02, or a span back from now as 42m")
-    })
+fn point(flag: &str, text: Option<&str>) -> Result<Option<SystemTime>, Report> {
+    Ok(time::flag(flag, text)?.map(SystemTime::from))
 }

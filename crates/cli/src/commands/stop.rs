@@ -21,7 +21,7 @@ pub(crate) fn run(context: &Context, args: &StopArgs) -> Result<Exit, Report> {
         if let Some(host) = &args.host_is_gone {
             record::forget_host(session, &container, host, args.all)?;
         }
-        control::stop_container(&container, &request)?;
+        control::stop_container(session, &container, &request)?;
         output::line(name)
     })
 }

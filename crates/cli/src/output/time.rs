@@ -1,7 +1,24 @@
 //! Prints times as Docker prints them (`2 hours ago`, `Up 3 minutes`).
 
-pub(crate) use containers::time::{now, parse, point};
-use jiff::SignedDuration;
+use containers::time::point;
+pub(crate) use containers::time::{now, parse};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::report::Report;
+
+/// The value of a flag as `--since`.
+///
+/// # Errors
+/// If it is not a time.
+pub(crate) fn flag(flag: &str, text: Option<&str>) -> Result<Option<Timestamp>, Report> {
+    let read = |text: &str| {
+        point(text).ok_or_else(|| {
+            Report::usage(format!("{flag} '{text}' is not a time"))
+                .hint("write 2026-01-02T13:23:37Z, 2026-01-02, or a span back from now as 42m")
+        })
+    };
+    text.map(read).transpose()
+}
 
 /// A span in Docker's words.
 pub(crate) fn human(span: SignedDuration) -> String {

@@ -88,7 +88,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
         "context",
         "there is one context, this host, and no daemon; 'ssh HOST coracle ...' for another host",
     ),
-    ("events", "there is no daemon that could tell; use 'coracle ps' and 'coracle wait'"),
     ("network", "there are no networks with names; see 'coracle run --network'"),
     ("compose", "there is no compose"),
     ("swarm", "there is no swarm"),
@@ -211,6 +210,10 @@ coracle inspect -f '{{json .Config.Env}}' debian"),
         "Show what running containers use, again each second",
         examples: "coracle stats web
 coracle stats --no-stream --format '{{.Name}} {{.CPUPerc}} {{.MemUsage}}'"),
+    command!("events" ["system events"], Containers, containers::EventsArgs, commands::events::run,
+        "Show what happens to containers, images and volumes",
+        examples: "coracle events --filter event=die --format '{{.Actor.Attributes.name}}'
+coracle events --since 1h --until 0s"),
     command!("cp" ["container cp"], Containers, archives::CpArgs, commands::cp::run,
         "Copy files between a container and the host",
         examples: "coracle cp web:/etc/nginx/nginx.conf .

@@ -14,6 +14,7 @@
 mod concurrency;
 mod devices;
 mod environment;
+mod events;
 mod exec;
 mod files;
 mod hosts;
@@ -56,6 +57,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("mounts", mounts::CASES),
     ("devices", devices::CASES),
     ("streams", streams::CASES),
+    ("events", events::CASES),
     ("exec", exec::CASES),
     ("life", lifecycle::CASES),
     ("left", leavings::CASES),

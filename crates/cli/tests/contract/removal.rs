@@ -222,7 +222,8 @@ fn processes_of_exec_end_with_the_container(w: &World) -> Outcome {
     assert_eq!(first.end(TEN), 0, "{}", first.text());
     assert_eq!(exec.end(TEN), 137, "{}", exec.text());
     assert_eq!((sleepers(&seen), sleepers(&behind)), (0, 0));
-    assert_ne!(w.coracle(&["inspect", "--type=container", &name]).code(), 0, "it is removed");
+    let inspected = w.coracle(&["inspect", "--type=container", &name]);
+    assert_ne!(inspected.code(), 0, "it is removed: {} {inspected:?}", first.text());
     Ok(())
 }
 

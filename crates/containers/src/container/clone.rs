@@ -5,7 +5,7 @@ use std::process::Command;
 
 use store::ContainerDir;
 
-use super::{ids, inode_log, record, removal, root_form, running, spool};
+use super::{ids, inode_log, record, removal, root_form, running, spool, told};
 use crate::error::{Error, Result};
 use crate::session::Session;
 
@@ -52,6 +52,7 @@ pub fn clone(session: &Session, name: &str, new_name: Option<&str>) -> Result<Co
     // Any number of files was copied: one sync for all.
     store.sync_all()?;
     copy.sync()?;
+    told::tell(session, "create", &copy, &record);
     Ok(copy)
 }
 

@@ -8,8 +8,9 @@ use store::ContainerDir;
 use super::launch::{self, Ended, Run};
 use super::record;
 use super::removal::Removal;
-use super::running;
+use super::{running, told};
 use crate::error::{Error, Result};
+use crate::journal::{self, Kind};
 use crate::request::options;
 use crate::session::Session;
 
@@ -66,19 +67,26 @@ pub struct StopRequest {
 
 /// Stops a container. A container that does not run is stopped already.
 pub fn stop(session: &Session, name: &str, request: &StopRequest) -> Result<()> {
-    stop_container(&record::find(session, name)?, request)
+    stop_container(session, &record::find(session, name)?, request)
 }
 
 /// Stops a container, and starts it in the background.
 pub fn restart(session: &Session, name: &str, request: &StopRequest) -> Result<()> {
     let container = record::find(session, name)?;
-    stop_container(&container, request)?;
-    background(session, container)
+    stop_container(session, &container, request)?;
+    background(session, container.clone())?;
+    told::tell_of(session, "restart", &container);
+    Ok(())
 }
 
 /// Stops a container that has been found.
-pub fn stop_container(container: &ContainerDir, request: &StopRequest) -> Result<()> {
-    let config = record::read(container)?.config;
+pub fn stop_container(
+    session: &Session,
+    container: &ContainerDir,
+    request: &StopRequest,
+) -> Result<()> {
+    let record = record::read(container)?;
+    let config = &record.config;
     let signal = match request.signal.as_deref() {
         Some(name) => options::signal(name)?,
         None if config.stop_signal.is_empty() => Signal::TERM,
@@ -86,25 +94,41 @@ pub fn stop_container(container: &ContainerDir, request: &StopRequest) -> Result
     };
     let seconds = request.seconds.unwrap_or_else(|| config.stop_timeout.map_or(GRACE, i64::from));
     let timeout = u64::try_from(seconds).ok().map(Duration::from_secs);
+    let ran = running::is_running(container)?;
+    if ran {
+        told::tell_signal(session, container, signal);
+    }
     supervise::stop(&container.path(), StopOptions { signal, timeout })?;
+    if ran {
+        told::tell(session, "stop", container, &record);
+    }
     Ok(())
 }
 
 /// Sends a signal to a container's main process.
 pub fn kill(session: &Session, name: &str, signal: Signal) -> Result<()> {
     let container = record::find(session, name)?;
+    if running::is_running(&container)? {
+        told::tell_signal(session, &container, signal);
+    }
     supervise::kill(&container.path(), signal)
         .map_err(|error| Error::from(error).within(format!("cannot kill {name}")))
 }
 
 /// Freezes a container's processes.
 pub fn pause(session: &Session, name: &str) -> Result<()> {
-    Ok(supervise::pause(&record::find(session, name)?.path())?)
+    let container = record::find(session, name)?;
+    supervise::pause(&container.path())?;
+    told::tell_of(session, "pause", &container);
+    Ok(())
 }
 
 /// Lets a container's frozen processes go on.
 pub fn unpause(session: &Session, name: &str) -> Result<()> {
-    Ok(supervise::unpause(&record::find(session, name)?.path())?)
+    let container = record::find(session, name)?;
+    supervise::unpause(&container.path())?;
+    told::tell_of(session, "unpause", &container);
+    Ok(())
 }
 
 /// Waits until a container's program has ended; its exit code. It can be cancelled.
@@ -139,7 +163,11 @@ pub fn rename(session: &Session, name: &str, new: &str) -> Result<()> {
         return Err(Error::conflict(format!("container {name} has the name '{new}' already")));
     }
     let old = names.into_iter().find(|known| known == name);
+    let title = old.clone().unwrap_or_else(|| record::title(&container));
     container.rename(old.as_deref(), new)?;
+    let actor = told::actor(&container, record::read(&container).ok().as_ref());
+    let actor = actor.with("oldName", format!("/{title}"));
+    journal::tell(session, Kind::Container, "rename", actor);
     Ok(())
 }
 

@@ -5,9 +5,10 @@ use engine::supervise::{self, AttachOptions, Console, Launch, Options};
 
 use super::launch::{self, Ended};
 use super::prepare::prepare;
-use super::{record, running};
+use super::{record, running, told};
 use crate::error::{Error, Result};
 use crate::events::Event;
+use crate::journal::{self, Kind};
 use crate::request::environment::{self, Change};
 use crate::session::Session;
 
@@ -61,7 +62,14 @@ pub fn exec(session: &Session, request: &ExecRequest) -> Result<Ended> {
         ..Overrides::default()
     };
     let prepared = prepare(session, session.store()?, &container, &record, &overrides, Some(pid))?;
+    let actor = told::actor(&container, Some(&record)).with("execID", store::random_id()?);
+    let tell = |action: &str| {
+        let action = format!("{action}: {}", request.command.join(" "));
+        journal::tell(session, Kind::Container, &action, actor.clone());
+    };
+    tell("exec_create");
     if !request.tty && !request.detach {
+        tell("exec_start");
         if !request.interactive && !session.dialect().keeps_input {
             launch::empty_input()?;
         }
@@ -71,7 +79,10 @@ pub fn exec(session: &Session, request: &ExecRequest) -> Result<Ended> {
         } else {
             prepared.engine.become_resident(pid, &prepared.plan)?
         };
-        return Ok(Ended::Exited(ended.code() as u8));
+        let code = ended.code();
+        let actor = actor.with("exitCode", code.to_string());
+        journal::tell(session, Kind::Container, "exec_die", actor);
+        return Ok(Ended::Exited(code as u8));
     }
     let options = Options::exec(&record::title(&container), request.tty, request.interactive);
     let spawn = Box::new(supervise::Planned {
@@ -79,7 +90,8 @@ pub fn exec(session: &Session, request: &ExecRequest) -> Result<Ended> {
         plan: &prepared.plan,
         enter: Some(pid),
     });
-    let launch = Launch { dir: container.path(), options, spawn, cleanup: None };
+    let observer = Some(journal::observer(session, actor.clone(), &request.command));
+    let launch = Launch { dir: container.path(), options, spawn, observer, cleanup: None };
     if request.detach {
         supervise::detached(launch)?;
         return Ok(Ended::Left);
@@ -106,6 +118,7 @@ pub fn attach(session: &Session, request: &AttachRequest) -> Result<Ended> {
     let config = record::read(&container)?.config;
     let mut notice = |text: &str| session.events().event(&Event::Notice(text));
     let detach_keys = launch::detach_keys(session, request.detach_keys.as_deref())?;
+    told::tell_of(session, "attach", &container);
     let console = Console { detach_keys, sig_proxy: request.sig_proxy, notice: &mut notice };
     let options = AttachOptions { input: config.stdin_open && !request.no_stdin };
     let ended = supervise::attach(&container.path(), options, console).map_err(|error| {

@@ -35,7 +35,7 @@ pub fn adapted(
         return Err(Error::invalid("an unnamed volume can only be given to a new container")
             .with_hint("give it a name: -v NAME:PATH"));
     }
-    let (mounts, _) = volumes::place(session.store()?, draft.mounts)?;
+    let (mounts, _) = volumes::place(session, draft.mounts)?;
     let new = draft.config;
     let overrides = overrides(request, &record, mounts, &new.env);
     let ContainerRequest { process, files, .. } = request;

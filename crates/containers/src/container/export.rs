@@ -10,7 +10,7 @@ use rootfs::pack;
 use serde_json::{Value, json};
 
 use super::record::{self, Record};
-use super::{ids, root_form};
+use super::{ids, root_form, told};
 use crate::error::{Error, Result};
 use crate::session::Session;
 
@@ -50,6 +50,7 @@ pub fn export(
     })
     .map_err(|error| cancel.explain(error))?;
     note_skipped(session, &skipped, "/");
+    told::tell(session, "export", &container, &record);
     Ok(())
 }
 

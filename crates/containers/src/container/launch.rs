@@ -13,8 +13,8 @@ use std::os::unix::process::CommandExt;
 use engine::choose;
 use engine::facts::Facts;
 use engine::plan::Overrides;
-use engine::spec::MountSpec;
-use engine::supervise::{self, Console, DetachKeys, Launch, Options};
+use engine::spec::{ContainerConfig, MountSpec};
+use engine::supervise::{self, Console, DetachKeys, Launch, Observer, Options};
 use serde_json::Value;
 use store::{ContainerDir, ContainerLock};
 
@@ -23,9 +23,10 @@ use super::made::Made;
 use super::prepare::{Prepared, prepare};
 use super::record::{self, Record};
 use super::removal::{Removal, Removed};
-use super::{convert, running};
+use super::{convert, running, told};
 use crate::error::{Error, Result};
 use crate::events::Event;
+use crate::journal;
 use crate::session::Session;
 
 /// Set for the process that `systemd-run` starts, which is this one: limits hold, and a container
@@ -276,7 +277,9 @@ fn supervise(
     }
     let planned = supervise::Planned { engine: prepared.engine, plan: &prepared.plan, enter: None };
     let spawn = Box::new(Starting { planned, lock });
-    let launch = Launch { dir: run.container.path(), options, spawn, cleanup };
+    let observer = observer(session, run, config);
+    let launch =
+        Launch { dir: run.container.path(), options, spawn, observer: Some(observer), cleanup };
     if run.detach {
         if run.removal.is_none() {
             // Its id is reported, and it stays when its program has ended.
@@ -286,6 +289,11 @@ fn supervise(
         return Ok(Ended::Background(run.container.id().to_owned()));
     }
     foreground(session, launch, run.detach_keys.as_deref(), run.sig_proxy)
+}
+
+fn observer<'a>(session: &'a Session, run: &Run, config: &ContainerConfig) -> Observer<'a> {
+    let actor = told::actor(&run.container, Some(&run.record));
+    journal::observer(session, actor, &config.command)
 }
 
 /// Stays in front of a program until it ends or the user leaves it.

@@ -21,7 +21,7 @@ use store::{ContainerDir, Image, Store};
 
 use super::made::Made;
 use super::record::{self, Own, Record, RootForm};
-use super::{draft, ids, removal, root_form, running, spool, volumes};
+use super::{draft, ids, removal, root_form, running, spool, told, volumes};
 use crate::error::{Error, Result};
 use crate::images::find::{self, ImageQuery};
 use crate::images::remote;
@@ -48,7 +48,7 @@ pub fn make(session: &Session, request: &ContainerRequest) -> Result<(Made, Reco
         Some((image, ..)) => root_form::choose_form(session, store, &config, image)?,
         None => RootForm::default(),
     };
-    let (mounts, fresh) = volumes::place(store, draft.mounts)?;
+    let (mounts, fresh) = volumes::place(session, draft.mounts)?;
     config.mounts = mounts;
     let image_name = request.image.name.clone().filter(|_| found.is_some()).unwrap_or_default();
     let (hostauth, gpus) = (request.files.host_accounts, request.files.gpus.clone());
@@ -69,6 +69,7 @@ pub fn make(session: &Session, request: &ContainerRequest) -> Result<(Made, Reco
     if let Some((file, path)) = cidfile {
         write_cid(file, path, container.id())?;
     }
+    told::tell(session, "create", &container, &record);
     Ok((Made::new(container), record))
 }
 

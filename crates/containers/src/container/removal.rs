@@ -21,8 +21,9 @@ use store::ContainerDir;
 
 use super::made::Made;
 use super::running::{self, is_running};
-use super::{ids, record, volumes};
+use super::{ids, record, told, volumes};
 use crate::error::Result;
+use crate::journal::{self, Kind};
 use crate::protection;
 use crate::session::Session;
 
@@ -132,10 +133,13 @@ fn remove_locked(
     container: ContainerDir,
     lock: store::ContainerLock,
 ) -> Result<()> {
-    let volumes = volumes::anonymous_of(session, &container);
+    let record = record::read(&container).ok();
+    let actor = told::actor(&container, record.as_ref());
+    let volumes = record.map_or_else(Vec::new, |record| volumes::anonymous_of(session, &record));
     engine::engines::interpose::aliases::forget(&container.path());
     container.remove_with(&|path| ids::delete(session, path))?;
     drop(lock);
+    journal::tell(session, Kind::Container, "destroy", actor);
     // What stays is found by 'volume prune'.
     let _ = volumes::release(session, &volumes);
     Ok(())
@@ -178,6 +182,9 @@ pub fn remove_container(
         session.cancel().check()?;
         if request.force {
             let options = StopOptions { signal: Signal::KILL, timeout: None };
+            if running::is_running(container)? {
+                told::tell_signal(session, container, options.signal);
+            }
             supervise::stop(&container.path(), options)?;
             // A supervised `--rm` container is gone by now.
             if !container.exists()? {

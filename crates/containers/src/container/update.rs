@@ -6,7 +6,7 @@
 use engine::plan::changed_settings;
 use engine::spec::{Limits, RestartPolicy};
 
-use super::{record, running};
+use super::{record, running, told};
 use crate::error::{Error, Result};
 use crate::session::Session;
 
@@ -73,6 +73,7 @@ pub fn update(session: &Session, name: &str, changes: &Changes) -> Result<()> {
     record.config.limits = new;
     container.write(&record)?;
     drop(lock);
+    told::tell(session, "update", &container, &record);
     let Some(pid) = running::member(&container)? else { return Ok(()) };
     let later = |what: &str, why: &str| {
         session.warn(&format!("{name} runs: {what} holds from its next start: {why}"));

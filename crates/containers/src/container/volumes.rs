@@ -6,15 +6,15 @@
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use engine::spec::{MountKind, MountSpec};
-use store::{ContainerDir, Store, Volume, VolumeInfo};
+use store::{ContainerDir, Volume, VolumeInfo};
 
 use super::ids;
 use super::record::Record;
 use crate::error::{Error, Result};
+use crate::journal::{self, Actor, Kind};
 use crate::request::mounts::MountRequest;
 use crate::session::Session;
 
@@ -44,9 +44,10 @@ fn filling(volume: &Volume) -> PathBuf {
 
 /// Turns requests into mounts; volumes that are not there are made.
 pub fn place(
-    store: &Store,
+    session: &Session,
     requests: Vec<MountRequest>,
 ) -> Result<(Vec<MountSpec>, Vec<Fresh>), Error> {
+    let store = session.store()?;
     let (mut mounts, mut fresh) = (Vec::with_capacity(requests.len()), Vec::new());
     for mut request in requests {
         if request.spec.kind == MountKind::Volume {
@@ -60,8 +61,11 @@ pub fn place(
                 ..VolumeInfo::default()
             };
             let (volume, new) = store.volumes().create(&name, &info)?;
-            if new && !request.anonymous {
-                volume.sync()?;
+            if new {
+                if !request.anonymous {
+                    volume.sync()?;
+                }
+                journal::tell(session, Kind::Volume, "create", Actor::volume(&name));
             }
             request.spec.source = volume.data();
             if new || is_empty(&volume.data()) || filling(&volume).exists() {
@@ -81,23 +85,16 @@ fn is_empty(path: &Path) -> bool {
 
 /// A name for a volume that was given none.
 pub fn random_name() -> Result<String> {
-    let mut bytes = [0_u8; 31];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| Error::failed("cannot make a random name").cause(error))?;
     // One digit short of a container's id, which no volume may look like.
-    let mut name = String::with_capacity(63);
-    for byte in bytes {
-        let _ = write!(name, "{byte:02x}");
-    }
+    let mut name = store::random_id()?;
+    name.truncate(62);
     name.push('a');
     Ok(name)
 }
 
 /// The names of the unnamed volumes that a container mounts.
-pub fn anonymous_of(session: &Session, container: &ContainerDir) -> Vec<String> {
-    let (Ok(store), Ok(record)) = (session.store(), super::record::read(container)) else {
-        return Vec::new();
-    };
+pub fn anonymous_of(session: &Session, record: &Record) -> Vec<String> {
+    let Ok(store) = session.store() else { return Vec::new() };
     let is_anonymous = |name: &&str| {
         let volume = store.volumes().get(name).ok().flatten();
         volume.is_some_and(|volume| volume.info().is_ok_and(|info| info.anonymous))
@@ -121,7 +118,10 @@ pub fn release(session: &Session, names: &[String]) -> Result<()> {
                 .as_ref()
                 .is_ok_and(|used| !used.contains(volume.name()))
     };
-    session.store()?.release_volumes(&select, &|path| ids::delete(session, path))?;
+    let freed = session.store()?.release_volumes(&select, &|path| ids::delete(session, path))?;
+    for name in freed.items {
+        journal::tell(session, Kind::Volume, "destroy", Actor::volume(&name));
+    }
     Ok(())
 }
 

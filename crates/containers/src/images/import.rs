@@ -10,6 +10,7 @@ use super::pull::{self, Road};
 use super::source::{Source, Watched};
 use super::{change, find, layers, remote};
 use crate::error::{Error, Result};
+use crate::journal::{self, Actor, Kind};
 use crate::session::Session;
 
 /// What the history of an imported image says.
@@ -92,6 +93,8 @@ pub fn import(session: &Session, request: ImportRequest) -> Result<Imported> {
             return Err(error.within(format!("cannot import {title}")));
         }
     }
+    let actor = Actor::named(id.to_string(), &reference.familiar());
+    journal::tell(session, Kind::Image, "import", actor);
     Ok(Imported { id, reference })
 }
 

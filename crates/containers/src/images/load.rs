@@ -14,6 +14,7 @@ use super::source::{Source, Watched};
 use super::{find, remote};
 use crate::error::{Error, Result};
 use crate::events::Progress;
+use crate::journal;
 use crate::session::{Cancel, Session};
 
 /// Which images to load.
@@ -114,6 +115,7 @@ fn keep(
     for reference in &references {
         pull::protect_as(road.store, reference, &mut descriptor)?;
         road.store.images().tag(reference, &descriptor)?;
+        journal::tell_image(session, "load", reference);
     }
     Ok(references)
 }

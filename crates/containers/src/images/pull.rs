@@ -26,6 +26,7 @@ use store::{BeginBlob, Image, Store};
 use super::remote;
 use crate::error::{Error, Result};
 use crate::events::Progress;
+use crate::journal;
 use crate::protection;
 use crate::request::RegistryRequest;
 use crate::session::{Cancel, Session};
@@ -167,6 +168,7 @@ impl<'a> Remote<'a> {
         let pulled = pull(&road, &self.client, reference, platform, self.unpack)?;
         let state = if pulled.unchanged { "up to date" } else { "pulled" };
         progress.say(&format!("{}: {state}", reference.familiar()));
+        journal::tell_image(self.session, "pull", reference);
         Ok(pulled)
     }
 }

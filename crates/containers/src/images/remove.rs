@@ -4,6 +4,7 @@ use oci::Digest;
 
 use super::{find, remote};
 use crate::error::Result;
+use crate::journal::{self, Actor, Kind};
 use crate::protection;
 use crate::session::Session;
 
@@ -32,15 +33,19 @@ pub fn remove(session: &Session, name: &str, force: bool) -> Result<Removed> {
     // A container's record keeps the layers that it needs.
     let unused = session.dialect().removes_used_images && known.references()?.len() <= 1;
     let force = force || unused;
+    let id = known.id()?.to_string();
     let removal = session.store()?.images().remove(&canonical, force)?;
     let familiar = |name: &String| {
         oci::Reference::parse(name).map_or_else(|_| name.clone(), |reference| reference.familiar())
     };
-    Ok(Removed {
-        untagged: removal.untagged.iter().map(familiar).collect(),
-        deleted: removal.deleted,
-        deferred: removal.deferred,
-    })
+    let untagged: Vec<String> = removal.untagged.iter().map(familiar).collect();
+    for name in &untagged {
+        journal::tell(session, Kind::Image, "untag", Actor::named(&id, name));
+    }
+    if removal.deleted.is_some() {
+        journal::tell(session, Kind::Image, "delete", Actor::named(&id, &id));
+    }
+    Ok(Removed { untagged, deleted: removal.deleted, deferred: removal.deferred })
 }
 
 /// The names of all images of this store, or the digests of those without a name; images of a

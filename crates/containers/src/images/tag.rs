@@ -2,6 +2,7 @@
 
 use super::{find, remote};
 use crate::error::{Error, Result};
+use crate::journal::{self, Actor, Kind};
 use crate::protection;
 use crate::session::Session;
 
@@ -34,5 +35,7 @@ pub fn tag(session: &Session, request: &TagRequest) -> Result<()> {
         }
     }
     images.tag(&reference, image.descriptor())?;
+    let actor = Actor::named(image.id()?.to_string(), &reference.familiar());
+    journal::tell(session, Kind::Image, "tag", actor);
     Ok(())
 }

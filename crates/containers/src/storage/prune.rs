@@ -3,16 +3,17 @@
 //! Files of subordinate users are removed by a child in a user namespace ([`ids::delete`]): these
 //! operations may fork.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::supervise::state::{self, Observed};
 use store::{CollectOptions, ContainerDir, Freed, Image, Volume};
 
-use crate::container::{ids, record, volumes};
+use crate::container::{ids, record, told, volumes};
 use crate::error::{Error, Result};
 use crate::filter::Filters;
+use crate::journal::{self, Actor, Kind};
 use crate::protection;
 use crate::session::Session;
 use crate::time;
@@ -53,6 +54,7 @@ pub fn check(session: &Session) -> Result<()> {
 
 /// Removes containers that do not run and are not protected.
 pub fn containers(session: &Session, filters: &Filters) -> Result<Freed> {
+    let actors = RefCell::new(Vec::new());
     let select = |container: &ContainerDir| {
         let observed = state::observe(&container.path());
         let busy = matches!(observed, Ok(Observed::Running(_) | Observed::Restarting { .. }));
@@ -63,22 +65,41 @@ pub fn containers(session: &Session, filters: &Filters) -> Result<Freed> {
                     && matches(filters, &record.config.created, &record.config.labels)
             })
         };
-        !session.cancel().is_cancelled() && observed.is_ok() && !busy && wanted()
+        let chosen = !session.cancel().is_cancelled() && observed.is_ok() && !busy && wanted();
+        if chosen {
+            let record = record::read(container).ok();
+            actors.borrow_mut().push(told::actor(container, record.as_ref()));
+        }
+        chosen
     };
     let freed = session.store()?.prune_containers(&select, &|path| ids::delete(session, path))?;
+    for actor in actors.take().into_iter().filter(|actor| freed.items.contains(&actor.id)) {
+        journal::tell(session, Kind::Container, "destroy", actor);
+    }
+    tell_prune(session, Kind::Container, &freed);
     session.cancel().check()?;
     Ok(freed)
+}
+
+fn tell_prune(session: &Session, kind: Kind, freed: &Freed) {
+    let actor = Actor::default().with("reclaimed", freed.bytes.to_string());
+    journal::tell(session, kind, "prune", actor);
 }
 
 /// Removes images that no container uses: those without a name, or with `every` also those with
 /// one, unless they are protected.
 pub fn images(session: &Session, every: bool, filters: &Filters) -> Result<Freed> {
+    let names = RefCell::new(Vec::new());
     let select = |image: &Image| {
         let summary = image.summary();
-        (every && !protection::holds_image(image) || image.reference().is_none())
+        let chosen = (every && !protection::holds_image(image) || image.reference().is_none())
             && summary.map_or(filters.is_empty(), |summary| {
                 matches(filters, summary.created.as_deref().unwrap_or_default(), &summary.labels)
-            })
+            });
+        if chosen && let Ok(id) = image.id() {
+            names.borrow_mut().push((id.to_string(), image.reference()));
+        }
+        chosen
     };
     // What was fetched of an image in part shortens its next pull. It is kept, unless every image
     // is to go.
@@ -88,7 +109,16 @@ pub fn images(session: &Session, every: bool, filters: &Filters) -> Result<Freed
     }
     session.cancel().check()?;
     let delete = |path: &std::path::Path| ids::delete(session, path);
-    Ok(session.store()?.prune_images(&select, &options, &delete)?)
+    let freed = session.store()?.prune_images(&select, &options, &delete)?;
+    for (id, name) in names.take() {
+        let name = name.map(|reference| reference.familiar());
+        if let Some(name) = &name {
+            journal::tell(session, Kind::Image, "untag", Actor::named(&id, name));
+        }
+        journal::tell(session, Kind::Image, "delete", Actor::named(&id, &id));
+    }
+    tell_prune(session, Kind::Image, &freed);
+    Ok(freed)
 }
 
 /// Removes volumes that no container mounts: unnamed ones, or with `named` all.
@@ -109,6 +139,10 @@ pub fn volumes(session: &Session, named: bool, filters: &Filters) -> Result<Free
             })
     };
     let freed = store.prune_volumes(&select, &|path| ids::delete(session, path))?;
+    for name in &freed.items {
+        journal::tell(session, Kind::Volume, "destroy", Actor::volume(name));
+    }
+    tell_prune(session, Kind::Volume, &freed);
     session.cancel().check()?;
     match used.into_inner() {
         Some(Err(error)) => Err(error),
