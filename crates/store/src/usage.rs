@@ -11,10 +11,10 @@ use rustix::fs::{FileType, Mode, OFlags};
 use sys::fs::DirStack;
 
 use crate::Store;
-use crate::blobs::{INGEST, flat};
+use crate::blobs::INGEST;
 use crate::error::{Error, Result, Step};
 use crate::root::Root;
-use crate::trees::Kind;
+use crate::trees::{Cached, Kind};
 
 /// A number of entries and their size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -136,11 +136,13 @@ impl Store {
         crate::names::check(name)?;
         tree_size(&self.inner.root, &format!("volumes/{name}"), Shared::Counted)
     }
+}
 
-    /// Disk usage of an unpacked layer or tree in bytes.
-    pub fn tree_size(&self, kind: Kind, digest: &Digest) -> Result<u64> {
-        debug_assert!(!flat(digest).contains('/'), "a digest is one file name");
-        tree_size(&self.inner.root, &kind.rel(digest), Shared::Counted)
+impl Cached {
+    /// Disk usage of the tree in bytes.
+    pub fn size(&self) -> Result<u64> {
+        let root = Root::open(self.path())?;
+        root.map_or(Ok(0), |root| tree_size(&root, "tree", Shared::Counted))
     }
 }
 

@@ -59,7 +59,7 @@ fn show(context: &Context, args: &InspectArgs, kind: Kind) -> Result<Exit, Repor
         Some(format) => Some(Template::parse(format)?),
     };
     // A template that asks for the size gets it, also without `--size`.
-    let size = args.size || args.format.as_deref().is_some_and(|text| text.contains(".SizeRw"));
+    let size = args.size || args.format.as_deref().is_some_and(|text| text.contains(".SizeR"));
     let mut found = Vec::new();
     let ended = super::each(&args.names, |name| {
         let value = describe(context, name, kind, size)?;

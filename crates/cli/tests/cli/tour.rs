@@ -49,7 +49,8 @@ fn containers() {
     assert_eq!(inspect("<{{.State.Error}}> {{json .ExecIDs}}"), "<> null\n");
     assert_eq!(inspect("{{.HostConfig.PidMode}} {{.HostConfig.IpcMode}}"), "host host\n");
     assert_eq!(inspect("{{eq .GraphDriver.Name .Driver}}"), "true\n");
-    assert!(inspect("{{.SizeRw}}").trim().parse::<u64>().is_ok(), "a number of bytes");
+    let bytes = |field: &str| -> u64 { inspect(field).trim().parse().expect("a number of bytes") };
+    assert!(bytes("{{.SizeRootFs}}") > bytes("{{.SizeRw}}"), "the image's files count too");
     let listed =
         |filter: &str| printed(home, &["ps", "-a", "--filter", filter]).lines().count() - 1;
     assert_eq!((listed("network=host"), listed("network=none")), (2, 0));

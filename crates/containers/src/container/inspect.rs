@@ -12,6 +12,7 @@ mod network;
 
 use super::list;
 use super::record::{self, Record};
+use super::root_form;
 use crate::error::Result;
 use crate::request::ineffective;
 use crate::session::Session;
@@ -57,6 +58,10 @@ pub fn container(session: &Session, container: &ContainerDir, size: bool) -> Res
     if size && let Some(map) = value.as_object_mut() {
         let bytes = session.store()?.container_size(container.id())?;
         map.insert("SizeRw".to_owned(), bytes.into());
+        if record.config.rootfs.is_none() {
+            let shared = root_form::shared_size(session.store()?, &record)?;
+            map.insert("SizeRootFs".to_owned(), (bytes + shared).into());
+        }
     }
     Ok(value)
 }

@@ -107,6 +107,20 @@ fn layers(
     Ok(layers)
 }
 
+/// Bytes on the disk of what a container's tree has of its image without a copy of its own. What is
+/// not unpacked counts nothing.
+pub fn shared_size(store: &Store, record: &Record) -> Result<u64> {
+    let form = &record.own.root_form;
+    if matches!(form.driver, Some(Driver::Copy | Driver::Reflink)) {
+        return Ok(0);
+    }
+    let size = |found: Option<Cached>| Ok(found.map_or(Ok(0), |found| found.size())?);
+    match &form.tree {
+        Some(text) => size(store.trees().get(&text.parse()?)?),
+        None => digests(&record.config)?.iter().map(|id| size(store.layers().get(id)?)).sum(),
+    }
+}
+
 fn digests(config: &ContainerConfig) -> Result<Vec<Digest>> {
     let layers = config.image.as_ref().map_or(&[][..], |image| &image.layers);
     Ok(layers.iter().map(|text| text.parse()).collect::<Result<_, _>>()?)
