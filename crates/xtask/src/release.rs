@@ -20,7 +20,8 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// | 9,521,752 | `containers` 50 kB, typed mounts and records 65 kB, `hostfs` 33 kB, `std` 20 kB |
 /// | 9,875,864 | Docker's objects and options, state and log of every run; not looked into |
 /// | 9,903,256 | the effect of access lists 12 kB, users kept apart 10 kB |
-const LARGEST: u64 = 9_920_000;
+/// | 9,971,928 | `events`: 14 kB of its own, the rest what was inlined otherwise |
+const LARGEST: u64 = 9_990_000;
 
 /// The words for cargo.
 pub(crate) const BUILD: [&str; 6] =

@@ -90,10 +90,10 @@ impl Watch {
         };
         let binary = copy(binary, "coracle", 0o755)?;
         let tar = copy(&debian::tar().map_err(|skip| skip.0)?, "debian.tar", 0o644)?;
-        let addresses: String =
-            functions.iter().map(|(address, _)| format!("{address:x}\n")).collect();
+        let addresses: Vec<_> =
+            functions.iter().map(|(address, _)| format!("{address:x}")).collect();
         let (list, functions) = (home.join("entered"), scratch.path().join("functions"));
-        fs::write(&functions, addresses).map_err(|error| error.to_string())?;
+        fs::write(&functions, addresses.join("\n")).map_err(|error| error.to_string())?;
         let watch = Self { user, home, watcher, binary, functions, list };
         let coracle = || watch.user.command(&watch.binary, &watch.home);
         read(coracle().arg("import").arg(tar).arg("deb"))?;
