@@ -20,12 +20,16 @@ use crate::report::{Exit, Report};
 
 /// Writes text to standard output. A closed pipe is not an error: its reader has what it wants.
 pub(crate) fn print(text: &str) -> Result<(), Report> {
+    offer(text).map(drop)
+}
+
+/// The same; whether somebody still reads.
+pub(crate) fn offer(text: &str) -> Result<bool, Report> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Report::new("cannot write to standard output").cause(error))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Report::new("cannot write to standard output").cause(error)),
     }
 }
 

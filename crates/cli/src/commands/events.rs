@@ -1,7 +1,6 @@
 //! `events`: what happens, a line each.
 
 use std::fmt::Write as _;
-use std::io::{self, ErrorKind, Write as _};
 
 use containers::filter::Filters;
 use containers::journal::{self, Entry, Query};
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 use crate::args::containers::EventsArgs;
 use crate::context::Context;
 use crate::output::template::Template;
-use crate::output::time;
+use crate::output::{self, time};
 use crate::report::{Exit, Report};
 
 /// Runs it.
@@ -29,7 +28,7 @@ pub(crate) fn run(context: &Context, args: &EventsArgs) -> Result<Exit, Report> 
     };
     let mut failure = None;
     journal::follow(context.session()?, &query, &mut |entry| {
-        let shown = form.show(entry).and_then(|line| write(&line));
+        let shown = form.show(entry).and_then(|line| output::offer(&format!("{line}\n")));
         *shown.as_ref().unwrap_or(&false) || {
             failure = shown.err();
             false
@@ -91,14 +90,4 @@ fn fields(entry: &Entry) -> Result<Value, Report> {
 
 fn to_json(data: &impl serde::Serialize) -> Result<Value, Report> {
     serde_json::to_value(data).map_err(|error| Report::new("cannot show the event").cause(error))
-}
-
-/// Writes a line; whether somebody still reads.
-fn write(line: &str) -> Result<bool, Report> {
-    let mut out = io::stdout().lock();
-    match writeln!(out, "{line}").and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Report::new("cannot write to standard output").cause(error)),
-    }
 }

@@ -1,7 +1,7 @@
 //! `stats`: what running containers use, once or again each second.
 
 use std::collections::HashMap;
-use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use containers::container::stats::{self, Sample};
@@ -12,7 +12,7 @@ use store::ContainerDir;
 use crate::args::containers::StatsArgs;
 use crate::context::Context;
 use crate::output::listing::{Column, Listing};
-use crate::output::size;
+use crate::output::{self, size};
 use crate::report::{Exit, Report};
 
 const COLUMNS: &[Column] = &[
@@ -57,8 +57,8 @@ pub(crate) fn run(context: &Context, args: &StatsArgs) -> Result<Exit, Report> {
                 row(word, container, pair, *no_trunc)
             })
             .collect();
-        let text = listing.render(&rows)?;
-        if !show(if clears { CLEAR } else { "" }, &text)? || *no_stream {
+        let picture = [if clears { CLEAR } else { "" }, &listing.render(&rows)?].concat();
+        if !output::offer(&picture)? || *no_stream {
             return Ok(Exit::OK);
         }
         // Containers that were named have all been removed.
@@ -66,17 +66,6 @@ pub(crate) fn run(context: &Context, args: &StatsArgs) -> Result<Exit, Report> {
             return Ok(Exit::OK);
         }
         earlier = samples;
-    }
-}
-
-/// Writes one picture; whether somebody still reads.
-fn show(before: &str, text: &str) -> Result<bool, Report> {
-    let mut out = io::stdout().lock();
-    let written = out.write_all(before.as_bytes()).and_then(|()| out.write_all(text.as_bytes()));
-    match written.and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Report::new("cannot write to standard output").cause(error)),
     }
 }
 

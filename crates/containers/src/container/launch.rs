@@ -13,8 +13,8 @@ use std::os::unix::process::CommandExt;
 use engine::choose;
 use engine::facts::Facts;
 use engine::plan::Overrides;
-use engine::spec::{ContainerConfig, MountSpec};
-use engine::supervise::{self, Console, DetachKeys, Launch, Observer, Options};
+use engine::spec::MountSpec;
+use engine::supervise::{self, Console, DetachKeys, Launch, Options};
 use serde_json::Value;
 use store::{ContainerDir, ContainerLock};
 
@@ -277,9 +277,10 @@ fn supervise(
     }
     let planned = supervise::Planned { engine: prepared.engine, plan: &prepared.plan, enter: None };
     let spawn = Box::new(Starting { planned, lock });
-    let observer = observer(session, run, config);
-    let launch =
-        Launch { dir: run.container.path(), options, spawn, observer: Some(observer), cleanup };
+    let actor = told::actor(&run.container, Some(&run.record));
+    let command = run.overrides.command.as_ref().unwrap_or(&config.command);
+    let observer = Some(journal::observer(session, actor, command));
+    let launch = Launch { dir: run.container.path(), options, spawn, observer, cleanup };
     if run.detach {
         if run.removal.is_none() {
             // Its id is reported, and it stays when its program has ended.
@@ -289,11 +290,6 @@ fn supervise(
         return Ok(Ended::Background(run.container.id().to_owned()));
     }
     foreground(session, launch, run.detach_keys.as_deref(), run.sig_proxy)
-}
-
-fn observer<'a>(session: &'a Session, run: &Run, config: &ContainerConfig) -> Observer<'a> {
-    let actor = told::actor(&run.container, Some(&run.record));
-    journal::observer(session, actor, &config.command)
 }
 
 /// Stays in front of a program until it ends or the user leaves it.
