@@ -7,6 +7,9 @@
 //! and is at most half full, because nearly every `stat` of a file looks into it. Four consecutive
 //! inodes, as a directory's files often have, begin in one cache line.
 
+extern crate alloc;
+
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Number of words in an entry.
@@ -52,32 +55,40 @@ fn home(inode: u64, places: usize) -> usize {
     line as usize * LINE + inode as usize % LINE
 }
 
-impl Image<'_> {
-    /// Enters the contents of the file.
-    pub(super) fn fill(&self, file: &[u8]) {
-        for (inode, names) in entries(file) {
-            if let Some([key, value]) = self.place(inode) {
-                key.store(inode, Ordering::Relaxed);
-                value.store(names.into(), Ordering::Relaxed);
-            }
+/// The table of a file's contents.
+pub fn table(file: &[u8]) -> Vec<AtomicU64> {
+    let mut words = Vec::new();
+    words.resize_with(self::words(count(file.len())), AtomicU64::default);
+    fill(&words, file);
+    words
+}
+
+/// Enters the contents of the file into a table of zeros.
+pub(super) fn fill(words: &[AtomicU64], file: &[u8]) {
+    for (inode, names) in entries(file) {
+        if let Some([key, value]) = place(words, inode) {
+            key.store(inode, Ordering::Relaxed);
+            value.store(names.into(), Ordering::Relaxed);
         }
     }
+}
 
-    /// The entry of an inode, or the free one where it would be. There is no inode 0.
-    #[inline]
-    fn place(&self, inode: u64) -> Option<&[AtomicU64; ENTRY_WORDS]> {
-        let (places, _) = self.words.as_chunks::<ENTRY_WORDS>();
-        let home = home(inode, places.len());
-        // At most half of the places are taken, so the search is short.
-        places.get(home..)?.iter().chain(&places[..home]).find(|[key, _]| {
-            let key = key.load(Ordering::Relaxed);
-            key == inode || key == 0
-        })
-    }
+/// The entry of an inode, or the free one where it would be. There is no inode 0.
+#[inline]
+fn place(words: &[AtomicU64], inode: u64) -> Option<&[AtomicU64; ENTRY_WORDS]> {
+    let (places, _) = words.as_chunks::<ENTRY_WORDS>();
+    let home = home(inode, places.len());
+    // At most half of the places are taken, so the search is short.
+    places.get(home..)?.iter().chain(&places[..home]).find(|[key, _]| {
+        let key = key.load(Ordering::Relaxed);
+        key == inode || key == 0
+    })
+}
 
+impl Image<'_> {
     #[inline]
     fn entry(&self, inode: u64) -> Option<&AtomicU64> {
-        let [key, value] = self.place(inode)?;
+        let [key, value] = place(self.words, inode)?;
         (inode != 0 && key.load(Ordering::Relaxed) == inode).then_some(value)
     }
 

@@ -96,6 +96,9 @@ pub struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
+    /// Where the table of the image's inodes begins, in words.
+    pub const TABLE: usize = IMAGE;
+
     /// Size in bytes of a file for an image with this many shared inodes: a multiple of a page.
     pub const fn size(image_inodes: usize) -> usize {
         (IMAGE + image::words(image_inodes)).next_multiple_of(PAGE_WORDS) * WORD
@@ -105,14 +108,21 @@ impl<'a> Shared<'a> {
     /// the container's file of that name. `None` if it is too small. No other process may see the
     /// file before this returns.
     pub fn create(words: &'a [AtomicU64], inodes: &[u8]) -> Option<Self> {
-        let count = image::entries(inodes).count();
+        let count = image::count(inodes.len());
+        let table = words.get(IMAGE..IMAGE + image::words(count))?;
+        image::fill(table, inodes);
+        Self::create_over(words, count)
+    }
+
+    /// The same in a file that has the table of the image's inodes already: [`image::table`] at
+    /// the word [`Shared::TABLE`].
+    pub fn create_over(words: &'a [AtomicU64], count: usize) -> Option<Self> {
         if words.len() * WORD < Self::size(count) {
             return None;
         }
         let shared = Self { words };
         shared.header(header::LENGTH).store(words.len() as u64, Ordering::Relaxed);
         shared.header(header::IMAGE).store(count as u64, Ordering::Relaxed);
-        shared.image().fill(inodes);
         shared.header(header::GENERATION).store(1, Ordering::Relaxed);
         shared.header(header::MAGIC).store(MAGIC, Ordering::Release);
         Some(shared)

@@ -6,7 +6,7 @@
 //! container's tree meanwhile.
 
 use super::inode_log::InodeLog;
-use abi::shared::Shared;
+use abi::shared::{Shared, image};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::io::ErrorKind;
@@ -36,9 +36,10 @@ impl Common {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::open(&unfinished, flags, Mode::from_raw_mode(0o600))?;
-        let count = abi::shared::image::count(inodes.len());
+        let count = image::count(inodes.len());
+        sys::shared::write(&file, Shared::TABLE, &mut image::table(&inodes))?;
         let words = SharedWords::create(&file, Shared::size(count))?;
-        let shared = Shared::create(words.words(), &inodes).ok_or(ErrorKind::InvalidData)?;
+        let shared = Shared::create_over(words.words(), count).ok_or(ErrorKind::InvalidData)?;
         let mut notes = InodeLog::new(notes.to_path_buf());
         let mut index = || {
             let failed = |errno: view::Errno| std::io::Error::from_raw_os_error(errno.0.into());
