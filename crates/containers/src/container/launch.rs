@@ -262,11 +262,12 @@ fn supervise(
         options.log = None;
     }
     let cleanup: Option<supervise::Cleanup<'_>> = run.removal.clone().map(|removal| {
-        let (title, shared) = (options.title.clone(), run.shared);
+        let (title, shared, container) = (options.title.clone(), run.shared, &run.container);
         Box::new(move |_: &supervise::Outcome| match removal.carry_out(session) {
             Ok(Removed::InUse) if !shared => Some(format!(
-                "container {title} is not removed, because something else runs in it; \
-                 'coracle rm -f {title}' ends and removes it"
+                "container {title} is not removed, because something else runs in it{}; \
+                 'coracle rm -f {title}' ends and removes it",
+                running::named(container)
             )),
             Ok(_) => None,
             Err(error) => Some(error.to_string()),

@@ -1,5 +1,6 @@
 //! Looks at whether a container runs, and by which process.
 
+use engine::supervise;
 use engine::supervise::state::{self, Observed};
 use store::ContainerDir;
 
@@ -55,6 +56,17 @@ pub fn is_here(container: &ContainerDir) -> Result<()> {
 /// Refuses where a container runs.
 pub fn not_running(container: &ContainerDir) -> Result<()> {
     if is_running_here(container)? { Err(running(container)) } else { Ok(()) }
+}
+
+/// The processes of a container here, for a message; nothing if they have ended by now.
+pub fn named(container: &ContainerDir) -> String {
+    match state::observe(&container.path()) {
+        Ok(Observed::Running(running)) => {
+            let all: Vec<_> = running.init.into_iter().chain(running.runs).collect();
+            if all.is_empty() { String::new() } else { format!(": {}", supervise::named(&all)) }
+        }
+        _ => String::new(),
+    }
 }
 
 /// The error where a container runs that must not.

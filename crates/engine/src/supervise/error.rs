@@ -37,15 +37,19 @@ impl Failure {
 
 /// Which processes do not end, and in what state they are.
 fn unkillable(left: &[ProcessId]) -> String {
+    let noun = if left.len() == 1 { "process" } else { "processes" };
+    format!("{} {noun} of the container did not end on SIGKILL: {}", left.len(), named(left))
+}
+
+/// Processes in a message: numbers, names and states.
+pub fn named(all: &[ProcessId]) -> String {
     let one = |process: &ProcessId| match processes::stat(process.pid) {
         Some(stat) => format!("{} ({}, state {})", process.pid, stat.name, stat.state),
         None => process.pid.to_string(),
     };
-    let list: Vec<String> = left.iter().take(NAMED).map(one).collect();
-    let noun = if left.len() == 1 { "process" } else { "processes" };
-    let more = if left.len() > NAMED { ", ..." } else { "" };
-    let (count, list) = (left.len(), list.join(", "));
-    format!("{count} {noun} of the container did not end on SIGKILL: {list}{more}")
+    let list: Vec<String> = all.iter().take(NAMED).map(one).collect();
+    let more = if all.len() > NAMED { ", ..." } else { "" };
+    format!("{}{more}", list.join(", "))
 }
 
 /// How many processes a message names.

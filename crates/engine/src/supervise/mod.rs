@@ -61,7 +61,7 @@ pub use crate::exit::Outcome;
 pub use crate::signal::{Signal, UnknownSignal};
 pub use client::{AttachOptions, Console, attach};
 pub use control::{Process, StopOptions, Waited, kill, pause, stop, top, unpause, wait};
-pub use error::{Error, Failure};
+pub use error::{Error, Failure, named};
 pub use foreground::foreground;
 pub use fork_supervisor::{Started, detached};
 pub use keys::{DetachKeys, UnknownKey};
