@@ -159,7 +159,7 @@ mod tests {
         let path = directory.path().join("hello");
         std::fs::write(&path, program()).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let output = std::process::Command::new(&path).output().unwrap();
+        let output = testkit::command::output(&mut std::process::Command::new(&path)).unwrap();
         assert!(output.status.success(), "{:?}", output.status);
         assert_eq!(String::from_utf8_lossy(&output.stdout), TEXT);
     }
