@@ -224,7 +224,7 @@ fn supervisor(bench: &Bench, image: &str, _program: &str) -> Outcome<Line> {
     let private = field(&parent, "RssAnon:");
     bench.coracle(&["rm", "-f", "member"])?;
     Ok(Line {
-        what: "member memory of a detached container's supervisor at rest".to_owned(),
+        what: "resident memory of a detached container's supervisor at rest".to_owned(),
         against: String::new(),
         ours: format!("{:.2} MB, of it {private} kB its own", member / 1024.0),
         theirs: String::new(),
