@@ -106,6 +106,9 @@ pub const fn is_loaders(address: u64) -> bool {
 /// it.
 pub const TREE_DESCRIPTOR: i32 = 1000;
 
+/// The same for the upper directory of a tree with two layers.
+pub const UPPER_DESCRIPTOR: i32 = TREE_DESCRIPTOR + 1;
+
 /// First bytes of a boot block.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CorBoot1");
 

@@ -7,6 +7,7 @@
 //! - [`calls`]: every system call and the meaning of its arguments.
 //! - [`code`]: machine code, and the rewriting of call sites.
 //! - [`elf`]: headers of programs, as the kernel reads them.
+//! - [`index`]: what every name in an image is.
 //! - [`layout`]: structures in a guest's memory.
 //! - [`notes`]: records of inodes in a container's log.
 //! - [`processes`]: what the kernel reports about a process.
@@ -26,6 +27,7 @@ pub mod bpf;
 pub mod calls;
 pub mod code;
 pub mod elf;
+pub mod index;
 pub mod layout;
 pub mod notes;
 pub mod processes;

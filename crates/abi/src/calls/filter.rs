@@ -218,7 +218,10 @@ fn in_process_tests(op: Op) -> Option<&'static [Test]> {
             Test::Large(2),
         ],
         Op::Shmat => &[Test::High(1, BACKEND_HIGH)],
-        Op::Dup2 | Op::Dup3 => &[Test::OneOf(1, &[crate::boot::TREE_DESCRIPTOR as u32])],
+        Op::Dup2 | Op::Dup3 => &[Test::OneOf(
+            1,
+            &[crate::boot::TREE_DESCRIPTOR as u32, crate::boot::UPPER_DESCRIPTOR as u32],
+        )],
         // Only tracers use this flag; they would see the backend's signal.
         Op::Wait4 => &[Test::Any(2, EVERY_CHILD)],
         _ => return None,

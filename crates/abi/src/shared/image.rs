@@ -73,7 +73,7 @@ pub(super) fn fill(words: &[AtomicU64], file: &[u8]) {
     }
 }
 
-/// The entry of an inode, or the free one where it would be. There is no inode 0.
+/// The entry of an inode, or the free one where it would be. Inode numbers begin at 1.
 #[inline]
 fn place(words: &[AtomicU64], inode: u64) -> Option<&[AtomicU64; ENTRY_WORDS]> {
     let (places, _) = words.as_chunks::<ENTRY_WORDS>();

@@ -13,12 +13,14 @@
 //! | [`interned_paths`] | paths of programs, each once | all processes, append only |
 //! | [`records`] | worlds, filters: what programs are started with | holder of the container's lock, append only |
 //! | [`image`] | inodes that the container shares with its image | at creation; the mark of a copy by the process that copies |
+//! | [`changes`] | what differs from the image's index | all processes |
 //!
 //! Everything consists of words that are read and written atomically. Except for the log's lock
 //! there are no locks, because a process may end at any instruction. Bytes are stored in words in
 //! little-endian order. The file is sparse: untouched parts cost nothing. It never leaves the
 //! machine, so the order of bytes in words does not matter.
 
+pub mod changes;
 pub mod image;
 pub mod interned_paths;
 pub mod notes;
@@ -33,7 +35,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// First word of the file. The last digits count versions of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"CorShr09");
+const MAGIC: u64 = u64::from_le_bytes(*b"CorShr10");
 
 const WORD: usize = 8;
 const PAGE_WORDS: usize = 4096 / WORD;
@@ -63,6 +65,10 @@ mod header {
     /// Number of programs that processes have begun to execute, and number of those that run or
     /// could not be executed.
     pub(super) const EXECUTIONS: [usize; 2] = [11, 12];
+    /// Number of records of the image's index.
+    pub(super) const RECORDS_OF_INDEX: usize = 13;
+    /// Number of directories of the image that got another name, or more.
+    pub(super) const REDIRECTS: usize = 14;
     /// Counts changes of directories. Lies in a cache line of its own.
     pub(super) const GENERATION: usize = 64;
 }
@@ -104,6 +110,11 @@ impl<'a> Shared<'a> {
         (IMAGE + image::words(image_inodes)).next_multiple_of(PAGE_WORDS) * WORD
     }
 
+    /// Size in bytes of a file for an image whose index has this many records.
+    pub const fn size_with_index(records: usize) -> usize {
+        (IMAGE + changes::words(records)).next_multiple_of(PAGE_WORDS) * WORD
+    }
+
     /// Fills in a new file of zeros, which must have the [`Shared::size`] for its list; `inodes` is
     /// the container's file of that name. `None` if it is too small. No other process may see the
     /// file before this returns.
@@ -121,11 +132,26 @@ impl<'a> Shared<'a> {
             return None;
         }
         let shared = Self { words };
-        shared.header(header::LENGTH).store(words.len() as u64, Ordering::Relaxed);
         shared.header(header::IMAGE).store(count as u64, Ordering::Relaxed);
-        shared.header(header::GENERATION).store(1, Ordering::Relaxed);
-        shared.header(header::MAGIC).store(MAGIC, Ordering::Release);
-        Some(shared)
+        Some(shared.begin())
+    }
+
+    /// The same for an image whose index has this many records, in a file of
+    /// [`Shared::size_with_index`]. Nothing is changed yet.
+    pub fn create_with_index(words: &'a [AtomicU64], records: usize) -> Option<Self> {
+        if words.len() * WORD < Self::size_with_index(records) {
+            return None;
+        }
+        let shared = Self { words };
+        shared.header(header::RECORDS_OF_INDEX).store(records as u64, Ordering::Relaxed);
+        Some(shared.begin())
+    }
+
+    fn begin(self) -> Self {
+        self.header(header::LENGTH).store(self.words.len() as u64, Ordering::Relaxed);
+        self.header(header::GENERATION).store(1, Ordering::Relaxed);
+        self.header(header::MAGIC).store(MAGIC, Ordering::Release);
+        self
     }
 
     /// Checks that a file is complete; `None` if it is not, or belongs to another version.
@@ -134,8 +160,15 @@ impl<'a> Shared<'a> {
         let is_valid = words.len() >= IMAGE
             && shared.header(header::MAGIC).load(Ordering::Acquire) == MAGIC
             && shared.header(header::LENGTH).load(Ordering::Relaxed) == words.len() as u64;
-        let image = is_valid.then(|| shared.header(header::IMAGE).load(Ordering::Relaxed))?;
-        (words.len() >= IMAGE + image::words(image as usize)).then_some(shared)
+        if !is_valid {
+            return None;
+        }
+        let number = |word| shared.header(word).load(Ordering::Relaxed) as usize;
+        let (image, index) = (number(header::IMAGE), number(header::RECORDS_OF_INDEX));
+        let behind = words.len() - IMAGE;
+        let fits = |count: usize| count <= behind * 64;
+        (fits(image) && fits(index) && behind >= image::words(image).max(changes::words(index)))
+            .then_some(shared)
     }
 
     fn header(&self, word: usize) -> &'a AtomicU64 {
@@ -176,6 +209,15 @@ impl<'a> Shared<'a> {
         image::Image {
             replaced: self.header(header::REPLACED),
             words: self.words.get(IMAGE..IMAGE + image::words(count)).unwrap_or(&[]),
+        }
+    }
+
+    /// What differs from the image's index. A container has either that or a list of inodes.
+    pub fn changes(&self) -> changes::Changes<'a> {
+        let records = self.header(header::RECORDS_OF_INDEX).load(Ordering::Relaxed) as usize;
+        changes::Changes {
+            redirects: self.header(header::REDIRECTS),
+            words: self.words.get(IMAGE..IMAGE + changes::words(records)).unwrap_or(&[]),
         }
     }
 
