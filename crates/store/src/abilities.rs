@@ -9,7 +9,9 @@ use std::fmt::Write as _;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
-use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, StatFs, XattrFlags};
+use rustix::fs::{
+    self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, StatFs, XattrFlags,
+};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +43,21 @@ pub struct Abilities {
     pub reflink: bool,
     /// This user may create overlay's whiteouts (character device 0:0).
     pub whiteout: bool,
+    /// Two names can be exchanged in one step, and a file renamed without replacing another
+    /// (`RENAME_EXCHANGE`, `RENAME_NOREPLACE`).
+    #[serde(default)]
+    pub exchange: bool,
+    /// A symbolic link may have several names.
+    #[serde(default)]
+    pub linked_links: bool,
+    /// A directory can be read from any position, also from one that none of its names has.
+    #[serde(default)]
+    pub positions: bool,
 }
+
+/// A position in a directory that no name has: `view` uses such positions where it lists the names
+/// of two directories as one.
+const POSITION: u64 = 0x7000_0000;
 
 impl Abilities {
     /// Abilities as far as they are known without writing, for a read-only store that was never
@@ -60,7 +76,25 @@ impl Abilities {
             case_sensitive: true,
             reflink: false,
             whiteout: false,
+            exchange: false,
+            linked_links: false,
+            positions: false,
         })
+    }
+
+    /// Names what is missing for an upper directory that an engine without mounts lays over an
+    /// image's tree; `None` if all is there.
+    #[must_use]
+    pub fn lacking_for_layers(&self) -> Option<&'static str> {
+        let needed = [
+            (self.user_xattr, "extended attributes"),
+            (self.whiteout, "whiteouts"),
+            (self.hard_links, "hard links"),
+            (self.linked_links, "hard links of symbolic links"),
+            (self.exchange, "the exchange of two names"),
+            (self.positions, "free positions in directories"),
+        ];
+        needed.iter().find(|(there, _)| !there).map(|(_, what)| *what)
     }
 
     /// Probes every feature in a new directory under `tmp/`.
@@ -108,6 +142,9 @@ impl Abilities {
                 .create_file(&name("c"), OFlags::EXCL)
                 .is_ok_and(|copy| fs::ioctl_ficlone(&copy, &file).is_ok()),
             whiteout: fs::mknodat(fd, name("w"), FileType::CharacterDevice, mode, 0).is_ok(),
+            exchange: exchanges(root, &name("x"), &name("y"))?,
+            linked_links: fs::linkat(fd, name("l"), fd, name("m"), AtFlags::empty()).is_ok(),
+            positions: has_positions(root, directory),
             file_system,
             network,
         })
@@ -125,6 +162,28 @@ impl Abilities {
             None
         }
     }
+}
+
+/// Returns true if two names can be exchanged, and a rename refuses to replace a file.
+fn exchanges(root: &Root, one: &str, other: &str) -> Result<bool> {
+    root.make_dir(one)?;
+    root.create_file(other, OFlags::EXCL)?;
+    let rename = |flags| fs::renameat_with(root.as_fd(), one, root.as_fd(), other, flags);
+    let is_kept = rename(RenameFlags::NOREPLACE) == Err(Errno::EXIST);
+    let is_exchanged = rename(RenameFlags::EXCHANGE).is_ok()
+        && root.stat(one)?.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
+    Ok(is_kept && is_exchanged)
+}
+
+/// Returns true if a directory's position stays where it is put.
+fn has_positions(root: &Root, directory: &str) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let stays = || -> rustix::io::Result<bool> {
+        let open = fs::openat(root.as_fd(), directory, flags, Mode::empty())?;
+        Ok(fs::seek(&open, SeekFrom::Start(POSITION))? == POSITION
+            && fs::seek(&open, SeekFrom::Current(0))? == POSITION)
+    };
+    stays().unwrap_or(false)
 }
 
 /// Returns the first kind of lock that excludes a second open file.
@@ -169,7 +228,10 @@ fn statfs(root: &Root) -> Result<StatFs> {
     fs::fstatfs(root).map_err(|errno| Error::io(Step::Stat, &root.path, errno))
 }
 
-/// Key of the stored answers: the file system and the kernel.
+/// What is probed: the number grows with each new question, which older answers lack.
+const QUESTIONS: u32 = 2;
+
+/// Key of the stored answers: the file system, the kernel, and what was asked.
 pub(crate) fn key(root: &Root) -> Result<String> {
     let stat = statfs(root)?;
     let kernel = rustix::system::uname();
@@ -177,7 +239,8 @@ pub(crate) fn key(root: &Root) -> Result<String> {
     // enough for a cache.
     let number: String =
         format!("{:?}", stat.f_fsid).chars().filter(|c| c.is_ascii_digit() || *c == ',').collect();
-    Ok(format!("{:x}-{number}-{}", stat.f_type, kernel.release().to_string_lossy()))
+    let release = kernel.release().to_string_lossy();
+    Ok(format!("{:x}-{number}-{release}-{QUESTIONS}", stat.f_type))
 }
 
 /// Returns a file system's name by its magic number, and true if other machines may share it

@@ -50,6 +50,7 @@
 //! It knows no registry, no tar and no engine. It never prints and reads no environment.
 
 mod abilities;
+mod beside;
 mod blobs;
 mod containers;
 mod durable;

@@ -90,9 +90,11 @@ struct Found {
 /// A finished directory. While it lives, garbage collection does not remove it.
 #[derive(Debug, Clone)]
 pub struct Cached {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     meta: serde_json::Value,
-    digest: Digest,
+    pub(crate) digest: Digest,
+    /// False in a store beneath.
+    pub(crate) is_own: bool,
     /// `None` in a store beneath, which this program never cleans.
     _lease: Option<Lease>,
 }
@@ -101,6 +103,11 @@ impl Cached {
     /// Its directory.
     pub fn path(&self) -> &std::path::Path {
         &self.path
+    }
+
+    /// Returns true if it belongs to this store, not to one beneath.
+    pub fn is_own(&self) -> bool {
+        self.is_own
     }
 
     /// The root tree in the directory.
@@ -149,6 +156,7 @@ impl Trees<'_> {
                     path: store.inner.root.join(&self.kind.rel(digest)),
                     meta,
                     digest: digest.clone(),
+                    is_own: depth == 0,
                     _lease: (depth == 0).then_some(lease),
                 }));
             }
@@ -164,6 +172,7 @@ impl Trees<'_> {
             path: self.store.inner.root.join(&self.kind.rel(digest)),
             meta,
             digest: digest.clone(),
+            is_own: true,
             _lease: None,
         }))
     }

@@ -31,21 +31,9 @@ unsafe impl Sync for SharedWords {}
 /// by way of a mapping costs more than ten times as much. The other words are zeros.
 pub fn write(file: impl AsFd, at: usize, words: &mut [AtomicU64]) -> Result<(), Errno> {
     // SAFETY: nobody else uses the words, and any bytes of theirs may be read.
-    let mut bytes =
+    let bytes =
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
-    let mut offset = (at * size_of::<AtomicU64>()) as u64;
-    while !bytes.is_empty() {
-        match rustix::io::pwrite(&file, bytes, offset) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(count) => {
-                bytes = &bytes[count..];
-                offset += count as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+    crate::fs::pwrite_all(file, bytes, (at * size_of::<AtomicU64>()) as u64)
 }
 
 impl SharedWords {
@@ -90,6 +78,45 @@ impl SharedWords {
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping has this many words, is page-aligned, and lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
+    }
+}
+
+/// A whole file, mapped to be read. Its contents do not change, and it keeps its length: it was
+/// written and closed before, by this user, under a mode that lets nobody write.
+#[derive(Debug)]
+pub struct ReadOnly {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the bytes are only read, and the mapping belongs to no thread.
+unsafe impl Send for ReadOnly {}
+// SAFETY: shared references only give access to bytes that do not change.
+unsafe impl Sync for ReadOnly {}
+
+impl ReadOnly {
+    /// Maps a file. An empty one is `EINVAL`.
+    pub fn map(file: impl AsFd) -> Result<Self, Errno> {
+        let length = rustix::fs::fstat(&file)?.st_size as usize;
+        // SAFETY: without MAP_FIXED the kernel chooses an unused address range, so no existing
+        // memory is affected.
+        let start = unsafe {
+            mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, file, 0)?
+        };
+        Ok(Self { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, length })
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping has this length, and lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        // SAFETY: the range is this value's own mapping, and no reference to it is left.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
 

@@ -2,8 +2,9 @@
 
 use crate::raw;
 use linux_raw_sys::general::{
-    __NR_fcntl, __NR_fstatfs, __NR_newfstatat, __NR_statfs, __NR_statx, __NR_truncate, F_RDLCK,
-    F_SETLEASE, F_SETSIG, F_UNLCK, SIGURG, STATX_BASIC_STATS, STATX_BTIME, stat, statfs64, statx,
+    __NR_fcntl, __NR_fstatfs, __NR_getdents64, __NR_lseek, __NR_newfstatat, __NR_statfs,
+    __NR_statx, __NR_truncate, F_RDLCK, F_SETLEASE, F_SETSIG, F_UNLCK, SIGURG, STATX_BASIC_STATS,
+    STATX_BTIME, stat, statfs64, statx,
 };
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
@@ -15,6 +16,23 @@ use std::mem::MaybeUninit;
 pub fn truncate(path: &CStr, length: u64) -> Result<(), Errno> {
     // SAFETY: the path is a NUL-terminated string that lives during the call, which only reads it.
     unsafe { raw::call(__NR_truncate, [path.as_ptr().addr(), length as usize, 0, 0, 0]) }.map(drop)
+}
+
+/// [lseek(2)](https://man7.org/linux/man-pages/man2/lseek.2.html), with any `whence`.
+pub fn lseek(file: impl AsFd, offset: u64, whence: u32) -> Result<u64, Errno> {
+    let number = file.as_fd().as_raw_fd() as usize;
+    // SAFETY: changes only the position of the open file.
+    unsafe { raw::call(__NR_lseek, [number, offset as usize, whence as usize, 0, 0]) }
+        .map(|position| position as u64)
+}
+
+/// [getdents64(2)](https://man7.org/linux/man-pages/man2/getdents64.2.html): the length of what was
+/// written.
+pub fn getdents(directory: impl AsFd, into: &mut [u8]) -> Result<usize, Errno> {
+    let number = directory.as_fd().as_raw_fd() as usize;
+    let arguments = [number, into.as_mut_ptr().addr(), into.len(), 0, 0];
+    // SAFETY: the call writes at most as many bytes as the buffer has.
+    unsafe { raw::call(__NR_getdents64, arguments) }
 }
 
 /// [statfs(2)](https://man7.org/linux/man-pages/man2/statfs.2.html), with the id of the file

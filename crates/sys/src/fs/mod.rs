@@ -89,6 +89,23 @@ pub fn read_rest(file: impl AsFd) -> io::Result<Vec<u8>> {
     }
 }
 
+/// Writes all bytes to a file, from `position` on.
+pub fn pwrite_all(fd: impl AsFd, mut bytes: &[u8], mut position: u64) -> io::Result<()> {
+    let fd = fd.as_fd();
+    while !bytes.is_empty() {
+        match io::pwrite(fd, bytes, position) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => {
+                bytes = &bytes[count..];
+                position += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
 /// Changes the mode of the file of `fd`, which may be an `O_PATH` descriptor; never follows a link.
 pub fn chmod_fd(fd: impl AsFd, mode: u32) -> io::Result<()> {
     let fd = fd.as_fd();
