@@ -146,6 +146,9 @@ pub struct Copied {
     /// Owners that could not be set on the files themselves (symbolic links, or a file system
     /// without attributes): for the table beside the tree.
     pub owners: Owners,
+    /// The paths in the tree of all entries, where that is in the form of
+    /// [`crate::owner_xattrs`].
+    pub paths: Vec<Vec<u8>>,
 }
 
 /// Unpacks an archive into directory `path` of the tree below `root`, and makes that directory if
@@ -173,10 +176,11 @@ pub fn copy_in(root: impl AsFd, path: &[u8], tar: impl Read, into: &Into) -> Res
     }
     applier.deferred_links()?;
     applier.finish_directories()?;
-    let mut copied = Copied { entries: reader.entries(), owners: Owners::new() };
+    let mut copied = Copied { entries: reader.entries(), ..Copied::default() };
     if into.owner_xattrs {
         new.retain(|path| !path.is_empty());
         copied.owners = crate::owner_xattrs::convert_paths(root, &new, &applier.owners)?;
+        copied.paths = new;
         return Ok(copied);
     }
     for (path, record) in applier.owners.iter() {

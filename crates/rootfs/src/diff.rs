@@ -49,14 +49,15 @@ pub struct Change {
 
 /// Lists the differences of `root` from `image`, sorted by path.
 pub fn diff(image: &ImageTrees, root: &Root, ids: &IdMap) -> Result<Vec<Change>, Error> {
-    compare(&Stack::image(image, ids)?, &Stack::own(root, ids)?, root)
+    compare(&Stack::image(image, ids)?, &Stack::own(root, Some(image), ids)?, root)
 }
 
 /// As [`diff`], for trees that are already open.
 pub(crate) fn compare(image: &Stack, own: &Stack, root: &Root) -> Result<Vec<Change>, Error> {
     let complete = !matches!(root, Root::Overlay { .. });
     let mut work = Work { image, own, changes: BTreeMap::new() };
-    let mut pending = vec![Pair { path: Vec::new(), own: own.all(), below: image.all(), complete }];
+    let mut pending =
+        vec![Pair { path: Vec::new(), own: own.all_own(), below: image.all(), complete }];
     while let Some(pair) = pending.pop() {
         work.directory(&pair, &mut pending)?;
     }
@@ -130,8 +131,9 @@ impl Work<'_> {
         }
         if mine.kind == FileKind::Directory {
             let below = theirs.map_or_else(Vec::new, |theirs| theirs.trees.clone());
-            let (own, complete) = (mine.trees.clone(), pair.complete);
-            pending.push(Pair { path: full, own, below, complete });
+            // What a renamed directory of the image lacks, nothing beneath can show.
+            let complete = pair.complete || self.own.is_redirected(&full);
+            pending.push(Pair { path: full, own: mine.trees.clone(), below, complete });
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 //! | fuse-overlayfs | a user namespace, `/dev/fuse`, the program | the same |
 //! | reflink | btrfs, XFS, bcachefs... | a clone of each file's blocks |
 //! | copy | nothing | a copy of the tree |
+//! | layered | an engine that puts the image's tree and an upper directory together itself, user xattrs, whiteouts | two directories |
 //! | hard link | an engine that copies files before it writes to them | the directories, and a name for each file |
 //!
 //! [`prepare`] makes the directories or the copy; the engine mounts them. It can be repeated: an
@@ -34,6 +35,10 @@ pub enum Driver {
     Reflink,
     /// A plain copy.
     Copy,
+    /// The image's flattened tree ([`crate::owner_xattrs`]) and an upper directory in overlay's
+    /// form, which engines that interpose on system calls put together. Other engines mount them as
+    /// an overlay.
+    Layered,
     /// Hard links to the image's inodes, for engines that interpose on system calls
     /// ([`crate::owner_xattrs`]). Other engines use such a tree as the lower directory of an
     /// overlay.
@@ -49,6 +54,7 @@ impl Driver {
             Self::FuseOverlay => "fuse-overlayfs",
             Self::Reflink => "reflink",
             Self::Copy => "copy",
+            Self::Layered => "layered",
             Self::HardLink => "hard link",
         }
     }
@@ -153,10 +159,13 @@ pub fn prepare(container: &Path, image: &ImageTrees, driver: Driver) -> Result<R
     let directory = open(container)?;
     // Of several first runs at once, one makes the root and the others find it. On file systems
     // that cannot lock directories (NFS) the others fail.
-    let made = if driver.is_stacked() { "upper" } else { ROOT };
+    let made = if driver.is_stacked() || driver == Driver::Layered { "upper" } else { ROOT };
     if rustix::fs::statat(&directory, made, AtFlags::SYMLINK_NOFOLLOW).is_err() {
         let lock = rustix::fs::FlockOperation::LockExclusive;
         let _ = rustix::io::retry_on_intr(|| rustix::fs::flock(&directory, lock));
+    }
+    if driver == Driver::Layered {
+        return prepare_layered(container, &directory, image);
     }
     if driver.is_stacked() {
         make_directory(&directory, "work")?;
@@ -219,17 +228,7 @@ pub fn prepare_stacked(container: &Path) -> Result<Root, Error> {
     let directory = open(container)?;
     make_directory(&directory, "work")?;
     if rustix::fs::statat(&directory, "upper", AtFlags::SYMLINK_NOFOLLOW).is_err() {
-        sys::fs::remove_tree(&directory, b"upper.new")?;
-        make_directory(&directory, "upper.new")?;
-        let fail = |errno| Error::disk("stat", ROOT.as_bytes(), errno);
-        let top = open(&container.join(ROOT))?;
-        let stat = rustix::fs::fstat(&top).map_err(fail)?;
-        let upper = open(&container.join("upper.new"))?;
-        crate::owner_xattrs::copy_attributes(&top, &upper, b"", |name| name.starts_with(b"user."))?;
-        sys::fs::chmod_fd(&upper, stat.st_mode & 0o7777).map_err(fail)?;
-        let mtime = (stat.st_mtime, stat.st_mtime_nsec as u32);
-        rustix::fs::futimens(&upper, &crate::apply::times(mtime)).map_err(fail)?;
-        rename(&directory, "upper.new", "upper")?;
+        upper_like(&directory, &open(&container.join(ROOT))?, |_| Ok(()))?;
     }
     Ok(Root::Stacked {
         directory: container.join(ROOT),
@@ -237,6 +236,80 @@ pub fn prepare_stacked(container: &Path) -> Result<Root, Error> {
         work: container.join("work"),
         volatile: true,
     })
+}
+
+/// Makes the upper directory above an image's tree.
+fn prepare_layered(
+    container: &Path,
+    directory: &OwnedFd,
+    image: &ImageTrees,
+) -> Result<Root, Error> {
+    let [tree] = &image.layers[..] else {
+        return Err(Error::Driver {
+            driver: Driver::Layered.name(),
+            why: "the image was not flattened".into(),
+        });
+    };
+    make_directory(directory, "work")?;
+    if rustix::fs::statat(directory, "upper", AtFlags::SYMLINK_NOFOLLOW).is_err() {
+        let top = open(&tree.tree())?;
+        upper_like(directory, &top, |upper| merged_top(&top, upper))?;
+        crate::linked::share_file(&open(&tree.directory)?, directory, BY_PATH)?;
+    }
+    Ok(Root::Overlay {
+        lowers: vec![tree.tree()],
+        upper: container.join("upper"),
+        work: container.join("work"),
+        volatile: true,
+    })
+}
+
+/// Gives a container's directory the table of records that the inodes of its image's tree do not
+/// carry.
+pub fn share_records(container: &Path, image: &ImageTrees) -> Result<(), Error> {
+    let [tree] = &image.layers[..] else { return Ok(()) };
+    let directory = open(container)?;
+    match rustix::fs::unlinkat(&directory, BY_PATH, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(Error::disk("remove", BY_PATH.as_bytes(), errno)),
+    }
+    crate::linked::share_file(&open(&tree.directory)?, &directory, BY_PATH)
+}
+
+/// Makes the upper directory with the attributes, mode and time of a tree's top.
+fn upper_like(
+    container: &OwnedFd,
+    top: &OwnedFd,
+    finish: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
+) -> Result<(), Error> {
+    let fail = |errno| Error::disk("stat", ROOT.as_bytes(), errno);
+    sys::fs::remove_tree(container, b"upper.new")?;
+    make_directory(container, "upper.new")?;
+    let stat = rustix::fs::fstat(top).map_err(fail)?;
+    let upper = rustix::fs::openat(container, "upper.new", sys::fs::DIRECTORY, Mode::empty())
+        .map_err(fail)?;
+    crate::owner_xattrs::copy_attributes(top, &upper, b"", |name| name.starts_with(b"user."))?;
+    sys::fs::chmod_fd(&upper, stat.st_mode & 0o7777).map_err(fail)?;
+    finish(&upper).map_err(fail)?;
+    let mtime = (stat.st_mtime, stat.st_mtime_nsec as u32);
+    rustix::fs::futimens(&upper, &crate::apply::times(mtime)).map_err(fail)?;
+    rename(container, "upper.new", "upper")
+}
+
+/// The attribute of a directory that is merged with one of the image: the number of that.
+pub(crate) const ORIGIN: &[u8] = b"user.coracle.origin";
+
+/// Has the top of an upper directory show the number of the image's, as each directory that is in
+/// both does: see `view::identity::record`.
+fn merged_top(top: &OwnedFd, upper: &OwnedFd) -> Result<(), Errno> {
+    let stat = rustix::fs::fstat(top)?;
+    let name = crate::owners::OWNER_XATTR;
+    if sys::fs::xattr::get(upper, name)?.is_none() {
+        let record = format!("0:0:{:o}:d:0:0", stat.st_mode & 0o777);
+        sys::fs::xattr::set(upper, name, record.as_bytes())?;
+    }
+    sys::fs::xattr::set(upper, ORIGIN, stat.st_ino.to_string().as_bytes())?;
+    sys::fs::chmod_fd(upper, stat.st_mode & 0o777 | crate::owner_xattrs::MARK)
 }
 
 /// Makes the upper directory. Overlay shows its attributes as those of `/`, so it gets the image's.

@@ -72,6 +72,22 @@ pub enum Error {
         /// The problem.
         problem: String,
     },
+    /// The index of a tree cannot be used, or not be made.
+    #[error("{path:?} cannot be used: {problem}")]
+    Index {
+        /// The file.
+        path: PathBuf,
+        /// The problem.
+        problem: String,
+    },
+    /// The store does not take a file beside a tree.
+    #[error("cannot keep the index of {path:?}: {source}")]
+    Keep {
+        /// The tree's entry.
+        path: PathBuf,
+        /// The store's error.
+        source: store::Error,
+    },
     /// A compression format that is not supported.
     #[error("the layer is compressed by {0}, which is not supported")]
     Compression(&'static str),
@@ -146,6 +162,7 @@ impl Error {
             Self::Disk { errno, .. } => Some(errno.raw_os_error()),
             Self::Tree(error) => Some(error.errno.raw_os_error()),
             Self::Read { source, .. } | Self::Write(source) => source.raw_os_error(),
+            Self::Keep { source, .. } => source.errno(),
             _ => None,
         }
     }
@@ -165,6 +182,7 @@ impl Error {
                 "too many open files: raise 'ulimit -n'"
             }
             Self::Tree(error) => return error.hint(),
+            Self::Keep { source, .. } => return source.hint(),
             Self::Archive { .. } | Self::Read { .. } => {
                 "pull the image again; if that does not help, it was published with this damage"
             }

@@ -15,6 +15,6 @@ use std::path::Path;
 /// moment.
 pub fn directory(path: &Path, keep_owners: bool, writer: impl Write) -> Result<Packed, Error> {
     let ids = if keep_owners { IdMap::identity() } else { IdMap::default() };
-    let stack = Stack::own(&Root::Directory(path.to_path_buf()), &ids)?;
+    let stack = Stack::own(&Root::Directory(path.to_path_buf()), None, &ids)?;
     plain(&stack, Options::default(), writer)
 }

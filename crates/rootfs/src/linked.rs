@@ -66,8 +66,22 @@ pub fn copy_shared_files(container: impl AsFd) -> Result<(), Error> {
     let list = read_list(&container)?;
     let top = rustix::fs::openat(&container, ROOT, sys::fs::DIRECTORY, Mode::empty())
         .map_err(|errno| Error::disk("open directory", ROOT.as_bytes(), errno))?;
+    copy_shared_below(top, &list, false)?;
+    match rustix::fs::unlinkat(&container, INODES, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(Error::disk("remove", INODES.as_bytes(), errno)),
+    }
+}
+
+/// The same for a tree of any name. With `specials`, links, pipes and sockets with several names
+/// become several.
+pub(crate) fn copy_shared_below(
+    top: OwnedFd,
+    list: &HashSet<u64>,
+    specials: bool,
+) -> Result<(), Error> {
     let (root, copied) = (crate::copy::reopen(&top)?, Mutex::default());
-    let mut work = Work::new(&root, &copied, Some(&list));
+    let mut work = Work { specials, ..Work::new(&root, &copied, Some(list)) };
     let mut stack = DirStack::new(top)?;
     let mut pending = vec![work.own(&stack)?];
     while let Some(directories) = pending.last_mut() {
@@ -79,14 +93,25 @@ pub fn copy_shared_files(container: impl AsFd) -> Result<(), Error> {
         stack.enter(&name)?;
         pending.push(work.own(&stack)?);
     }
-    match rustix::fs::unlinkat(&container, INODES, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(Error::disk("remove", INODES.as_bytes(), errno)),
-    }
+    Ok(())
 }
 
+/// Makes a container's upper directory like another one's: files of the image by hard links, the
+/// container's own files by copies. `tree` is the directory of the image's tree.
+pub fn clone_upper(from: impl AsFd, to: impl AsFd, tree: impl AsFd) -> Result<Linked, Error> {
+    let list = read_list(&crate::copy::reopen(tree)?)?;
+    let source = rustix::fs::openat(&from, UPPER, sys::fs::DIRECTORY, Mode::empty())
+        .map_err(|errno| Error::disk("open directory", UPPER.as_bytes(), errno))?;
+    let (from, to) = (crate::copy::reopen(from)?, crate::copy::reopen(to)?);
+    share_copy(&from, &to, crate::redirects::MOVED)?;
+    link_selected(&source, &to, UPPER, Some(&list))
+}
+
+/// The upper directory.
+const UPPER: &str = "upper";
+
 /// Reads an inode list.
-fn read_list(container: &OwnedFd) -> Result<HashSet<u64>, Error> {
+pub(crate) fn read_list(container: &OwnedFd) -> Result<HashSet<u64>, Error> {
     let fail = |errno| Error::disk("read", INODES.as_bytes(), errno);
     let file = match sys::fs::open_read(container, INODES.as_bytes(), OFlags::empty()) {
         Err(Errno::NOENT) => return Ok(HashSet::new()),
@@ -219,6 +244,15 @@ pub(crate) fn share_file(from: &OwnedFd, to: &OwnedFd, name: &str) -> Result<(),
     copy_file(&source, to, name.as_bytes(), name.as_bytes()).map(drop)
 }
 
+/// Copies a file of one directory into another. A missing file is skipped.
+fn share_copy(from: &OwnedFd, to: &OwnedFd, name: &str) -> Result<(), Error> {
+    let source = match sys::fs::open_read(from, name.as_bytes(), OFlags::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        source => source.map_err(|errno| Error::disk("open", name.as_bytes(), errno))?,
+    };
+    copy_file(&source, to, name.as_bytes(), name.as_bytes()).map(drop)
+}
+
 fn mtime(stat: &Stat) -> rustix::fs::Timestamps {
     times((stat.st_mtime, stat.st_mtime_nsec as u32))
 }
@@ -231,6 +265,8 @@ struct Work<'a> {
     linked: Linked,
     /// The inodes that may be linked; `None` for all.
     only: Option<&'a HashSet<u64>>,
+    /// Links, pipes and sockets may be the image's, too.
+    specials: bool,
 }
 
 impl<'a> Work<'a> {
@@ -239,7 +275,7 @@ impl<'a> Work<'a> {
         copied: &'a Mutex<HashMap<u64, Vec<u8>>>,
         only: Option<&'a HashSet<u64>>,
     ) -> Self {
-        Self { root, copied, linked: Linked::default(), only }
+        Self { root, copied, linked: Linked::default(), only, specials: false }
     }
 
     /// Fills a directory that has just been made; leaves it at the end.
@@ -316,6 +352,10 @@ impl<'a> Work<'a> {
                         .map_err(|errno| fail("rename", errno))?;
                     changed = true;
                 }
+                Kind::Symlink | Kind::Fifo | Kind::Socket if self.specials => {
+                    changed |= own_special(at, &entry)
+                        .map_err(|errno| Error::disk("copy", &at.path_of(&entry.name), errno))?;
+                }
                 _ => {}
             }
         }
@@ -367,17 +407,51 @@ impl<'a> Work<'a> {
     }
 }
 
+/// Replaces a link, pipe or socket that has another name by one that has none; returns true if that
+/// was needed.
+fn own_special(at: &DirStack, entry: &Entry) -> Result<bool, Errno> {
+    let (fd, name) = (at.fd(), &entry.name[..]);
+    if sys::fs::stat(fd, name)?.st_nlink < 2 {
+        return Ok(false);
+    }
+    let _ = rustix::fs::unlinkat(fd, STAGING, AtFlags::empty());
+    match entry.kind {
+        Kind::Symlink => symlink_as(fd, fd, name, STAGING)?,
+        kind => special_as(fd, fd, (name, STAGING), kind)?,
+    }
+    rustix::fs::renameat(fd, STAGING, fd, name)?;
+    Ok(true)
+}
+
 fn symlink(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    symlink_as(from, to, name, name)
+}
+
+fn symlink_as(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    name: &[u8],
+    new: &[u8],
+) -> Result<(), Errno> {
     let target = rustix::fs::readlinkat(from, name, Vec::new())?;
-    rustix::fs::symlinkat(target, to, name)?;
+    rustix::fs::symlinkat(target, to, new)?;
     let stat = sys::fs::stat(from, name)?;
-    rustix::fs::utimensat(to, name, &mtime(&stat), AtFlags::SYMLINK_NOFOLLOW)
+    rustix::fs::utimensat(to, new, &mtime(&stat), AtFlags::SYMLINK_NOFOLLOW)
 }
 
 fn special(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &[u8], kind: Kind) -> Result<(), Errno> {
+    special_as(from, to, (name, name), kind)
+}
+
+fn special_as(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    (name, new): (&[u8], &[u8]),
+    kind: Kind,
+) -> Result<(), Errno> {
     let stat = sys::fs::stat(from, name)?;
-    rustix::fs::mknodat(to, name, kind, Mode::from_raw_mode(0o600), 0)?;
-    let made = rustix::fs::openat(to, name, sys::fs::NAME_ONLY, Mode::empty())?;
+    rustix::fs::mknodat(to, new, kind, Mode::from_raw_mode(0o600), 0)?;
+    let made = rustix::fs::openat(to, new, sys::fs::NAME_ONLY, Mode::empty())?;
     sys::fs::chmod_fd(&made, stat.st_mode & 0o7777)?;
-    rustix::fs::utimensat(to, name, &mtime(&stat), AtFlags::SYMLINK_NOFOLLOW)
+    rustix::fs::utimensat(to, new, &mtime(&stat), AtFlags::SYMLINK_NOFOLLOW)
 }

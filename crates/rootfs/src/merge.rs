@@ -10,7 +10,7 @@
 //! tree.
 
 use crate::apply::times;
-use crate::drivers::ROOT;
+use crate::drivers::{ORIGIN, ROOT};
 use crate::error::Error;
 use crate::owner_xattrs::{self, BY_PATH, MARK};
 use crate::owners::{FileKind, OWNER_XATTR, Owners};
@@ -122,6 +122,8 @@ impl Work<'_> {
             // The mark comes from the tree beneath and is not the file's own sticky bit.
             record.mode &= !MARK;
             chown_to_caller(fd, &stat);
+            // Only above an image's tree the number of another inode counts.
+            let _ = sys::fs::xattr::remove(fd, ORIGIN);
             if !owner_xattrs::write(fd, &path, stat.st_mode, &record)? {
                 self.by_path.insert(&path, record);
             } else if !owner_xattrs::needs_record(&record) {
@@ -153,7 +155,7 @@ impl Work<'_> {
         let target = crate::copy::reopen(to.fd())?;
         let record = self.own.facts(0, &path, stat, Some(&source))?.record;
         owner_xattrs::copy_attributes(&source, &target, &path, |name| {
-            name.starts_with(b"user.") && !name.starts_with(OVERLAY)
+            name.starts_with(b"user.") && !name.starts_with(OVERLAY) && name != ORIGIN
         })?;
         let now = rustix::fs::fstat(&target).map_err(|errno| fail("stat", errno))?;
         if !owner_xattrs::write(&target, &path, now.st_mode, &record)? {

@@ -434,13 +434,27 @@ pub(crate) fn write(
 ) -> Result<bool, Error> {
     let fail = |step, errno| Error::disk(step, path, errno);
     let fd = fd.as_fd();
-    let wanted = mode_with_mark(record);
     if !needs_record(record) {
+        let wanted = mode_with_mark(record);
         if mode_now & 0o7777 != wanted {
             sys::fs::chmod_fd(fd, wanted).map_err(|errno| fail("set the mode of", errno))?;
         }
         return Ok(true);
     }
+    write_marked(fd, path, mode_now, record)
+}
+
+/// The same with a record even where the mode on disk could hold all facts: the mark says that
+/// there are more attributes.
+pub(crate) fn write_marked(
+    fd: impl AsFd,
+    path: &[u8],
+    mode_now: u32,
+    record: &Record,
+) -> Result<bool, Error> {
+    let fail = |step, errno| Error::disk(step, path, errno);
+    let fd = fd.as_fd();
+    let wanted = disk_mode(record.kind, record.mode) | MARK;
     // Attributes can be set only while the mode lets the owner write.
     if mode_now & 0o200 == 0 {
         sys::fs::chmod_fd(fd, wanted & 0o777).map_err(|errno| fail("set the mode of", errno))?;

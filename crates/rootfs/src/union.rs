@@ -14,12 +14,14 @@ use crate::drivers::Root;
 use crate::error::Error;
 use crate::image::ImageTrees;
 use crate::layer::Layer;
-use crate::owner_xattrs::HIDDEN;
+use crate::owner_xattrs::{BY_PATH, HIDDEN};
 use crate::owners::{FileKind, OWNER_XATTR, Owners, Record};
+use crate::redirects::Redirects;
 use crate::unlock::{Unlocked, is_mode_only};
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -40,6 +42,42 @@ pub fn upper_owners(upper: &Path) -> Result<Owners, Error> {
         owners.insert(path, record.clone());
     }
     Ok(owners)
+}
+
+/// What an upper directory has of its image under other names.
+fn redirects(upper: &Path, image: Option<&ImageTrees>) -> Result<Redirects, Error> {
+    let layer = image.and_then(|image| match &image.layers[..] {
+        [layer] => Some((layer.tree(), layer.directory.join(BY_PATH))),
+        _ => None,
+    });
+    Redirects::read(upper, layer.as_ref().map(|(tree, table)| (tree.as_path(), table.as_path())))
+}
+
+/// The owners of the image's links, pipes and sockets in an upper directory: they carry none.
+pub fn shared_owners(upper: &Path, image: &ImageTrees) -> Result<Owners, Error> {
+    let redirects = redirects(upper, Some(image))?;
+    let mut owners = Owners::new();
+    if !redirects.has_records() {
+        return Ok(owners);
+    }
+    let stack = Stack::live(open_tree(upper)?, Owners::new(), &IdMap::default());
+    walk(&stack, |path, merged| {
+        if is_special(merged.kind) {
+            let (parent, name) = resolve::split(path);
+            let stat = sys::fs::stat(&stack.open_dir(0, parent)?, name)
+                .map_err(|errno| Error::disk("stat", path, errno))?;
+            if let Some(record) = redirects.record(&stat) {
+                owners.insert(path, record.clone());
+            }
+        }
+        Ok(true)
+    })?;
+    Ok(owners)
+}
+
+/// Whether files of a kind cannot carry a record.
+pub(crate) const fn is_special(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Symlink | FileKind::Fifo | FileKind::Socket)
 }
 
 /// Opens the top of a tree by its host path.
@@ -64,6 +102,11 @@ impl IdMap {
     pub fn identity() -> Self {
         let all = vec![(0, 0, u32::MAX)];
         Self { users: all.clone(), groups: all }
+    }
+
+    /// A user and a group inside.
+    pub(crate) fn of_disk(&self, user: u32, group: u32) -> (u32, u32) {
+        (Self::inside(&self.users, user), Self::inside(&self.groups, group))
     }
 
     fn inside(map: &[(u32, u32, u32)], disk: u32) -> u32 {
@@ -113,6 +156,10 @@ impl Tree {
 pub(crate) struct Stack {
     trees: Vec<Tree>,
     ids: IdMap,
+    /// How many of the trees are a container's own.
+    own: usize,
+    /// What the topmost tree has of the one beneath it under other names.
+    redirects: Redirects,
 }
 
 /// A name in a merged directory.
@@ -130,7 +177,7 @@ pub(crate) struct Merged {
 impl Stack {
     /// Opens the layers of an image.
     pub(crate) fn image(image: &ImageTrees, ids: &IdMap) -> Result<Self, Error> {
-        let mut stack = Self { trees: Vec::new(), ids: ids.clone() };
+        let mut stack = Self::of(Vec::new(), ids);
         for layer in &image.layers {
             stack.add_layer(layer)?;
         }
@@ -139,11 +186,16 @@ impl Stack {
 
     /// Opens a stack of layers alone.
     pub(crate) fn layers(layers: &[Layer]) -> Result<Self, Error> {
-        let mut stack = Self { trees: Vec::new(), ids: IdMap::default() };
+        let mut stack = Self::of(Vec::new(), &IdMap::default());
         for layer in layers {
             stack.add_layer(layer)?;
         }
         Ok(stack)
+    }
+
+    /// Trees that are all a container's own.
+    fn of(trees: Vec<Tree>, ids: &IdMap) -> Self {
+        Self { own: trees.len(), trees, ids: ids.clone(), redirects: Redirects::default() }
     }
 
     fn add_layer(&mut self, layer: &Layer) -> Result<(), Error> {
@@ -160,12 +212,11 @@ impl Stack {
         Ok(())
     }
 
-    /// Opens a container's own tree: overlay's upper, or its whole tree.
-    pub(crate) fn own(root: &Root, ids: &IdMap) -> Result<Self, Error> {
+    /// Opens a container's own tree: overlay's upper, or its whole tree. The image's trees are
+    /// there too if the upper has files of theirs under other names.
+    pub(crate) fn own(root: &Root, image: Option<&ImageTrees>, ids: &IdMap) -> Result<Self, Error> {
         let (path, table) = match root {
-            Root::Overlay { upper, .. } => {
-                return Ok(Self::live(open_tree(upper)?, upper_owners(upper)?, ids));
-            }
+            Root::Overlay { upper, .. } => return Self::upper(upper, image, ids),
             Root::Directory(path) => {
                 let table = path.with_file_name(crate::drivers::ROOT_OWNERS);
                 // In a tree of hard links that was not used yet, the image's table counts.
@@ -174,18 +225,33 @@ impl Stack {
             }
             Root::Given { directory, table } => (directory, table.clone()),
             Root::Stacked { directory, upper, .. } => {
-                let mut stack = Self::own(&Root::Directory(directory.clone()), ids)?;
+                let mut stack = Self::own(&Root::Directory(directory.clone()), None, ids)?;
                 let table = upper_owners(upper)?;
                 stack.trees.insert(0, Tree::live(open_tree(upper)?, table));
+                stack.own += 1;
                 return Ok(stack);
             }
         };
         Ok(Self::live(open_tree(path)?, Owners::read(&table)?, ids))
     }
 
+    /// The same of an upper directory.
+    pub(crate) fn upper(
+        upper: &Path,
+        image: Option<&ImageTrees>,
+        ids: &IdMap,
+    ) -> Result<Self, Error> {
+        let mut stack = Self::live(open_tree(upper)?, upper_owners(upper)?, ids);
+        stack.redirects = redirects(upper, image)?;
+        if let Some(image) = image.filter(|_| stack.redirects.is_used()) {
+            image.layers.iter().try_for_each(|layer| stack.add_layer(layer))?;
+        }
+        Ok(stack)
+    }
+
     /// Makes a stack of a container's tree that is already open.
     pub(crate) fn live(fd: OwnedFd, owners: Owners, ids: &IdMap) -> Self {
-        Self { trees: vec![Tree::live(fd, owners)], ids: ids.clone() }
+        Self::of(vec![Tree::live(fd, owners)], ids)
     }
 
     /// Opens everything that a container sees.
@@ -195,11 +261,12 @@ impl Stack {
         ids: &IdMap,
     ) -> Result<Self, Error> {
         let mut stack = match root {
-            Some(root) => Self::own(root, ids)?,
-            None => Self { trees: Vec::new(), ids: ids.clone() },
+            Some(root) => Self::own(root, image, ids)?,
+            None => Self::of(Vec::new(), ids),
         };
         let stacked = matches!(root, None | Some(Root::Overlay { .. }));
-        if let Some(image) = image.filter(|_| stacked) {
+        let is_there = stack.trees.len() > stack.own;
+        if let Some(image) = image.filter(|_| stacked && !is_there) {
             for layer in &image.layers {
                 stack.add_layer(layer)?;
             }
@@ -210,6 +277,31 @@ impl Stack {
     /// Indexes of all trees, for the merged content of the top directory.
     pub(crate) fn all(&self) -> Vec<usize> {
         (0..self.trees.len()).collect()
+    }
+
+    /// The same without the image's trees.
+    pub(crate) fn all_own(&self) -> Vec<usize> {
+        (0..self.own).collect()
+    }
+
+    /// The map of its own trees.
+    pub(crate) fn ids(&self) -> &IdMap {
+        &self.ids
+    }
+
+    /// The directories of the container's that are the image's under another name.
+    pub(crate) fn redirected(&self) -> Vec<Vec<u8>> {
+        self.redirects.paths()
+    }
+
+    /// Whether a directory of the container's is one of the image's under another name.
+    pub(crate) fn is_redirected(&self, path: &[u8]) -> bool {
+        self.redirects.has(path)
+    }
+
+    /// The path in one tree of a file that is seen at `path`.
+    fn path_in<'p>(&self, tree: usize, path: &'p [u8]) -> Cow<'p, [u8]> {
+        if tree < self.own { Cow::Borrowed(path) } else { self.redirects.in_image(path) }
     }
 
     /// The tree that has the root directory's attributes: the topmost whose archive has an entry
@@ -231,11 +323,12 @@ impl Stack {
 
     /// Returns true if a tree's table has a record of a path.
     pub(crate) fn has_record(&self, tree: usize, path: &[u8]) -> bool {
-        self.trees[tree].owners.get(path).is_some()
+        self.trees[tree].owners.get(&self.path_in(tree, path)).is_some()
     }
 
     /// Opens a directory of one tree.
     pub(crate) fn open_dir(&self, tree: usize, path: &[u8]) -> Result<OwnedFd, Error> {
+        let path = &self.path_in(tree, path)[..];
         let root = &self.trees[tree].fd;
         match resolve::strict(root, path, sys::fs::DIRECTORY, Method::Best) {
             Err(Errno::ACCESS) => {}
@@ -272,6 +365,10 @@ impl Stack {
                 }
                 let is_directory = kind == FileKind::Directory;
                 match names.get_mut(&entry.name) {
+                    None if is_directory && tree == 0 && self.has_redirect(path, &entry.name) => {
+                        let (trees, open) = (self.all(), false);
+                        names.insert(entry.name, Merged { kind, tree, trees, open, hidden: false });
+                    }
                     None => {
                         let open = is_directory
                             && !last
@@ -283,7 +380,8 @@ impl Stack {
                         // A directory that an upper layer has only as a parent takes its attributes
                         // from below.
                         let full = join(path, &entry.name);
-                        if self.trees[merged.tree].implicit.contains(&full) {
+                        let implicit = &self.trees[merged.tree].implicit;
+                        if implicit.contains(&self.path_in(merged.tree, &full)[..]) {
                             merged.tree = tree;
                         }
                         merged.trees.push(tree);
@@ -297,7 +395,12 @@ impl Stack {
         Ok(names)
     }
 
+    fn has_redirect(&self, path: &[u8], name: &[u8]) -> bool {
+        self.redirects.is_used() && self.redirects.has(&join(path, name))
+    }
+
     fn table_whiteouts(&self, tree: usize, path: &[u8]) -> Vec<Vec<u8>> {
+        let path = &self.path_in(tree, path)[..];
         let names = self.trees[tree].owners.whiteouts().map(resolve::split);
         names.filter(|(parent, _)| *parent == path).map(|(_, name)| name.to_vec()).collect()
     }
@@ -310,7 +413,7 @@ impl Stack {
         name: &[u8],
     ) -> Result<bool, Error> {
         let full = join(path, name);
-        if self.trees[tree].owners.is_opaque(&full) {
+        if self.trees[tree].owners.is_opaque(&self.path_in(tree, &full)) {
             return Ok(true);
         }
         sys::fs::open_read(dir, name, OFlags::DIRECTORY)
@@ -376,8 +479,9 @@ impl Stack {
                 || !(is_mode_only(record)
                     || by_path && record.kind != FileKind::from_mode(stat.st_mode))
         };
-        let table = source.owners.get(path).filter(fits).cloned();
-        let mut record = on_inode.or(table).unwrap_or_else(|| {
+        let table = source.owners.get(&self.path_in(tree, path)).filter(fits).cloned();
+        let shared = || self.redirects.record(stat).filter(|_| source.role == Role::Live).cloned();
+        let mut record = on_inode.or_else(shared).or(table).unwrap_or_else(|| {
             let (uid, gid) = match source.role {
                 Role::Layer => (0, 0),
                 Role::Live => (

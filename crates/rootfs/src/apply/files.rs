@@ -5,7 +5,7 @@ use super::{Applier, Directory};
 use crate::error::Error;
 use crate::frame::{Blocks, Entry, Reader};
 use crate::owners::FileKind;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use sys::fs::resolve::Place;
@@ -258,14 +258,14 @@ fn write_range<B: Blocks>(
         if holes {
             for piece in bytes.chunks(HOLE) {
                 if piece.len() < HOLE || !is_zero(piece) {
-                    pwrite_all(fd, piece, position)
+                    sys::fs::pwrite_all(fd, piece, position)
                         .map_err(|errno| Error::disk("write", &entry.path, errno))?;
                     written = position + piece.len() as u64;
                 }
                 position += piece.len() as u64;
             }
         } else {
-            pwrite_all(fd, bytes, position)
+            sys::fs::pwrite_all(fd, bytes, position)
                 .map_err(|errno| Error::disk("write", &entry.path, errno))?;
             position += count as u64;
             written = position;
@@ -279,19 +279,4 @@ fn is_zero(bytes: &[u8]) -> bool {
     // Blocks of 128 bytes, which the compiler turns into vector code; stops at the first block that
     // is not zero.
     bytes.chunks(128).all(|part| part.iter().fold(0, |all, byte| all | byte) == 0)
-}
-
-fn pwrite_all(fd: impl AsFd, mut bytes: &[u8], mut position: u64) -> rustix::io::Result<()> {
-    let fd = fd.as_fd();
-    while !bytes.is_empty() {
-        match rustix::io::pwrite(fd, bytes, position) {
-            Ok(count) => {
-                bytes = &bytes[count..];
-                position += count as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }

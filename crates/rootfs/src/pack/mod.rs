@@ -93,7 +93,7 @@ pub fn layer(
     options: Options,
     writer: impl Write,
 ) -> Result<Packed, Error> {
-    let own = Stack::own(root, ids)?;
+    let own = Stack::own(root, Some(image), ids)?;
     let changes = compare(&Stack::image(image, ids)?, &own, root)?;
     let mut packer = Packer::new(&own, options, writer);
     for change in &changes {
