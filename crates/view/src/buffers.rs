@@ -2,6 +2,7 @@
 //! this crate does not allocate.
 
 use crate::exec::ExecPlan;
+use crate::guest::Dir;
 use crate::text::Text;
 use abi::layout::stat::EMPTY_STATX;
 use linux_raw_sys::general::statx;
@@ -17,6 +18,9 @@ pub struct CallBuffers {
     /// The call is decided a second time, because an assumption of the first time may be wrong
     /// ([`crate::calls::again`]).
     pub careful: bool,
+    /// `paths`: a directory of this call's that was found not to be seen in two layers
+    /// ([`crate::image::Image::may_be_layered`]).
+    pub one_layer: Option<Dir>,
     /// `paths`: status of the file that each of `named` means, if [`crate::paths::Place::seen`] is
     /// set.
     pub seen: [statx; 2],
@@ -60,6 +64,7 @@ impl CallBuffers {
         position: Text::EMPTY,
         seen: [EMPTY_STATX; 2],
         careful: false,
+        one_layer: None,
         spare: [Text::EMPTY; 2],
         input: [0; 8192],
         output: [0; 4096],

@@ -2,6 +2,7 @@
 //! calls on the guest's behalf.
 
 use crate::errno::{Errno, Result};
+use crate::identity::Truth;
 use crate::task::Task;
 use crate::text::Text;
 use core::ffi::CStr;
@@ -27,6 +28,18 @@ pub enum Dir {
     Guest(i32),
     /// The guest's working directory. An empty path means the directory itself.
     Cwd,
+}
+
+/// What a call of the guest's own does at a path that the kernel is given
+/// ([`Host::real_path`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// It uses a file that exists.
+    Use,
+    /// It opens a file, and makes it if it is missing.
+    Open,
+    /// It makes a name that does not exist.
+    Make,
 }
 
 /// What the backend may remember of a path as the guest writes it ([`Host::is_straight`]).
@@ -93,6 +106,11 @@ pub trait Host {
     /// `statx` with `STATX_BASIC_STATS | STATX_BTIME`; on kernels before 4.11 made from `fstatat`.
     /// `flags` are `AT_*`.
     fn statx(&mut self, dir: Dir, path: &CStr, flags: u32, into: &mut statx) -> Result<()>;
+    /// Mode, device and number of an open file, as [`Host::statx`] gives them, where that is
+    /// quicker.
+    fn inode_of(&mut self, dir: Dir, into: &mut statx) -> Result<()> {
+        self.statx(dir, c"", linux_raw_sys::general::AT_EMPTY_PATH, into)
+    }
     /// `readlinkat`. A target longer than a path fails with `ENAMETOOLONG`.
     fn readlink(&mut self, dir: Dir, path: &CStr, into: &mut Text) -> Result<()>;
     /// The kernel's name of a directory or file: the target of the link `/proc/…/fd/N` or
@@ -164,6 +182,22 @@ pub trait Host {
     ) -> Result<usize>;
     /// `removexattr`.
     fn removexattr(&mut self, dir: Dir, path: &CStr, nofollow: bool, name: &CStr) -> Result<()>;
+    /// `lseek` of an open directory; one of the guest's shares its position with the guest.
+    fn seek(&mut self, dir: Dir, offset: u64, whence: u32) -> Result<u64> {
+        let _ = (dir, offset, whence);
+        Err(Errno::ENOSYS)
+    }
+    /// `getdents64`, likewise.
+    fn getdents(&mut self, dir: Dir, into: &mut [u8]) -> Result<usize> {
+        let _ = (dir, into);
+        Err(Errno::ENOSYS)
+    }
+    /// The record of the image's directory that is merged with the directory at an absolute path of
+    /// the container's tree, if there is one.
+    fn base_of(&mut self, path: &CStr) -> Option<u32> {
+        let _ = path;
+        None
+    }
     /// `pread`.
     fn pread(&mut self, fd: HostFd, into: &mut [u8], offset: u64) -> Result<usize>;
     /// `write`, repeated until everything is written.
@@ -171,6 +205,28 @@ pub trait Host {
     /// `memfd_create`, for files whose contents the view makes up for the guest. Where the kernel
     /// has no memory files, it is an unlinked file in a temporary directory.
     fn memory_file(&mut self, name: &CStr) -> Result<HostFd>;
+
+    /// What the image's index says of a file with this status, if it is one of the image
+    /// ([`crate::World::image`]).
+    fn truth_in_image(&mut self, facts: &statx) -> Option<Truth> {
+        let _ = facts;
+        None
+    }
+    /// Returns true if a file with this status is one of an image with an index. What the container
+    /// makes of it when it is changed always has a record.
+    fn is_in_image(&mut self, facts: &statx) -> bool {
+        let _ = facts;
+        false
+    }
+    /// Puts the path into `into` by which the kernel finds a file of the container's tree, where
+    /// that has two layers ([`crate::World::image`]); else the path itself, which is absolute. What
+    /// a new file needs above it is made. Returns true if `open` cannot make the file, because
+    /// something is in its place that the guest does not see: then it is made by [`Host::mknod`].
+    fn real_path(&mut self, path: &CStr, purpose: Purpose, into: &mut Text) -> Result<bool> {
+        let _ = purpose;
+        into.set(path.to_bytes())?;
+        Ok(false)
+    }
 
     /// If the container's tree shares this inode with the image: the number of its names inside the
     /// image. The view asks only for regular files with more than one link.
@@ -338,6 +394,11 @@ pub trait Host {
     /// at `/`). The guest's calls may start from it; they fail with `EBADF` if the guest has closed
     /// it.
     fn tree_descriptor(&mut self) -> Option<i32> {
+        None
+    }
+    /// The same for the upper directory, where the tree has two layers
+    /// ([`crate::World::image`]); then [`Host::tree_descriptor`] is the image's tree.
+    fn upper_descriptor(&mut self) -> Option<i32> {
         None
     }
     /// Puts the kernel's name of the working directory into `into`, as [`Host::path_of`] gives it,

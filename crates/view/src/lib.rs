@@ -33,6 +33,7 @@ pub mod exec;
 pub mod guest;
 pub mod handover;
 pub mod identity;
+pub mod image;
 pub mod paths;
 pub mod proc;
 pub mod sockets;

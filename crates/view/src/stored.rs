@@ -43,6 +43,13 @@ pub struct Places<'a> {
     /// own paths are too long for addresses of sockets. Both are to be removed when no process of
     /// the container lives. Empty if there is no such link.
     pub aliases: &'a [u8],
+    /// The index of the image beneath [`Places::tree`] ([`abi::index`]). Empty where the tree is
+    /// one directory.
+    pub index: &'a [u8],
+    /// The image's tree; empty likewise.
+    pub lower: &'a [u8],
+    /// The log of directories of the image that have got another name; empty likewise.
+    pub moved: &'a [u8],
     /// The directory in which patched code is kept for all containers of the image (modes F). It
     /// lies beside the image's tree, one for each build of the stage. Empty if there is none.
     pub texts: &'a [u8],
@@ -135,8 +142,10 @@ pub fn write(start: &Start<'_>, world: &World<'_>, into: &mut [u8]) -> Option<us
     }
     writer.word(u32::try_from(world.bindings.len()).ok()?)?;
     writer.word(u32::try_from(world.emulators.len()).ok()?)?;
-    let Places { tree, stage, shared, notes, copy_dir, run, aliases, texts } = start.places;
-    for path in [tree, stage, shared, notes, copy_dir, run, aliases, texts] {
+    let Places { tree, stage, shared, notes, copy_dir, run, aliases, index, lower, moved, texts } =
+        start.places;
+    let places = [tree, stage, shared, notes, copy_dir, run, aliases, index, lower, moved, texts];
+    for path in places {
         writer.path(path)?;
     }
     writer.path(start.host_name)?;
@@ -209,6 +218,9 @@ pub fn read(bytes: &[u8]) -> Option<(Start<'_>, Tables<'_>)> {
         copy_dir: reader.path()?,
         run: reader.path()?,
         aliases: reader.path()?,
+        index: reader.path()?,
+        lower: reader.path()?,
+        moved: reader.path()?,
         texts: reader.path()?,
     };
     let host_name = reader.path()?;

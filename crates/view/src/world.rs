@@ -1,4 +1,6 @@
-//! The constants of a container while it runs: bindings, ids, emulators.
+//! The constants of a container while it runs: bindings, ids, emulators, image.
+
+use crate::image::Image;
 
 /// A host file or directory that appears under a name of the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +50,9 @@ pub struct World<'a> {
     /// The container has namespaces of its own, whose mounts are its tree: a guest path means to
     /// the kernel what it means to the guest, and the kernel decides about mounts and namespaces.
     pub namespaces: bool,
+    /// The image beneath the root binding's directory, where the container's tree has two layers
+    /// that the view puts together. Without it that directory is the whole tree.
+    pub image: Option<Image<'a>>,
     /// The names that the guest paths of the bindings consist of.
     names: Names,
 }
@@ -60,7 +65,16 @@ impl<'a> World<'a> {
         emulators: &'a [Emulator<'a>],
     ) -> Self {
         let (overlaps, names) = (overlap(bindings), Names::of(bindings));
-        Self { bindings, identity, emulators, host_name: b"", overlaps, namespaces: false, names }
+        Self {
+            bindings,
+            identity,
+            emulators,
+            host_name: b"",
+            overlaps,
+            namespaces: false,
+            image: None,
+            names,
+        }
     }
 
     /// The same in namespaces of its own.

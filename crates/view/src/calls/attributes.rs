@@ -21,7 +21,7 @@ use super::stat::place_of;
 use super::support::{Target, binding_of, copy_up, is_shared, more_than_a_name, reach, target_of};
 use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Backend, Dir};
+use crate::guest::{Backend, Dir, Purpose};
 use crate::identity::access_list::{self, AccessList};
 use crate::identity::lists::{self, LIST_MAX, Which};
 use crate::identity::record::{HIDDEN_ATTRIBUTES, OWN_ATTRIBUTES, can_carry};
@@ -30,6 +30,7 @@ use crate::paths::{self, Intent, Place};
 use crate::verdict::{After, Call, Verdict};
 use crate::world::{Identity, Kind};
 use abi::calls::{Op, Role};
+use abi::index::flags;
 use linux_raw_sys::general::{
     AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFLNK, S_IFREG, S_ISGID, S_ISVTX, XATTR_CREATE,
     XATTR_REPLACE,
@@ -199,6 +200,9 @@ enum Space {
     /// Any other name, which the kernel handles.
     Other,
 }
+
+/// How the names begin that the kernel lets every user set.
+const USER: &[u8] = b"user.";
 
 impl Space {
     fn of(name: &[u8]) -> Self {
@@ -425,12 +429,23 @@ impl AttributeCall<'_> {
         if asks { context.backend.label_refusal() } else { None }
     }
 
+    /// Returns true if the image's index says that the file has no attributes.
+    fn has_none<N: Backend>(&self, context: &CallContext<'_, N>) -> bool {
+        let entry = |record| context.world.image?.index.entry(record);
+        let entry = self.place.record.and_then(entry);
+        entry.is_some_and(|entry| !entry.has(flags::ATTRIBUTES))
+    }
+
     /// Reads the attribute whose name on disk is in `spare[which]`.
     fn get_named<N: Backend>(
         &self,
         context: &mut CallContext<'_, N>,
         which: usize,
     ) -> Result<Verdict> {
+        let name = context.buffers.spare[which].as_bytes();
+        if name.len() > USER.len() && name.starts_with(USER) && self.has_none(context) {
+            return Err(Errno::ENODATA);
+        }
         let mut bytes = [0; VALUE_ROOM];
         let (dir, path) = reach(context.buffers, &self.place, 0);
         let name = context.buffers.spare[which].as_c_str();
@@ -623,7 +638,11 @@ impl AttributeCall<'_> {
     fn list<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Result<Verdict> {
         let mut bytes = [0; LIST_ROOM];
         let (dir, path) = reach(context.buffers, &self.place, 0);
-        let on_disk = context.backend.listxattr(dir, path, true, &mut bytes);
+        let on_disk = if self.has_none(context) {
+            Ok(0)
+        } else {
+            context.backend.listxattr(dir, path, true, &mut bytes)
+        };
         let trusted = context.task.creds.has(Capability::SYS_ADMIN);
         let lists = self.identity.map(|_| self.found.truth.lists);
         let shown = |name: &[u8]| match (Space::of(name), lists) {
@@ -664,6 +683,14 @@ impl AttributeCall<'_> {
             *host = context.buffers.found[0];
         } else {
             context.backend.path_of(dir, host)?;
+        }
+        if context.world.image.is_some() {
+            let crate::CallBuffers { host, link, .. } = &mut *context.buffers;
+            if self.place.kind == Kind::Tree && op == Op::Lsetxattr {
+                context.backend.copy_up(host.as_c_str())?;
+            }
+            context.backend.real_path(host.as_c_str(), Purpose::Use, link)?;
+            host.copy(link);
         }
         let path = context.backend.scratch(context.buffers.host.with_nul(), 1)?;
         let name = context.backend.scratch(context.buffers.spare[which].with_nul(), 1)?;

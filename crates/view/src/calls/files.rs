@@ -6,7 +6,7 @@ use super::arguments::{Arguments, times};
 use super::open::lift_mode;
 use super::support::{
     Target, binding_of, copy_up, emulated, facts, find, find_named, is_directory, is_shared, look,
-    more_than_a_name, not_executed, on_place, reach, target_of, with_place,
+    more_than_a_name, not_executed, on_place, own_directory, reach, target_of, with_place,
 };
 use crate::CallContext;
 use crate::errno::{Errno, Result};
@@ -174,6 +174,10 @@ fn link_text<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Res
         return Ok(());
     }
     let buffers = &mut *context.buffers;
+    if let (Some(record), Some(image)) = (place.record, context.world.image) {
+        let entry = image.index.entry(record).filter(abi::index::Entry::is_link);
+        return buffers.link.set(image.index.target(&entry.ok_or(Errno::EINVAL)?));
+    }
     let (dir, path) = match place.held {
         Some(held) => (Dir::Held(held), c""),
         None => (place.at, buffers.found[0].as_c_str()),
@@ -443,6 +447,10 @@ pub(super) fn watch<N: Backend>(
             let found = look(context, &identity, place, 0)?;
             rules::may(&context.task.creds, &found.truth, Want::READ)?;
         }
+        // What happens in a directory happens in the container's own.
+        let is_directory = place.kind == Kind::Tree && is_directory(&facts(context, place, 0)?);
+        let own = is_directory && !place.read_only;
+        let place = &if own { own_directory(context, place, 0)? } else { *place };
         on_place(context, arguments, place, 0, After::Nothing)
     })
 }

@@ -13,16 +13,18 @@
 //!
 //! A new file that does not belong to the container's root gets its record after it was made.
 
+mod layers;
+
 use super::abandon;
 use super::arguments::{Arguments, OpenFlags, open_bits};
 use super::names::unless_taken;
 use super::support::{
     binding_of, call_at, copy_up, emulated, facts, find_named, from_tree, is_shared, look,
-    not_executed, on_place, reach, unless_no_directory,
+    not_executed, on_place, own_directory, reach, unless_no_directory,
 };
 use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Backend, Dir, Host, HostFd, Straight};
+use crate::guest::{Backend, Dir, Host, HostFd, Purpose, Straight};
 use crate::identity::record::may_be_recorded;
 use crate::identity::{self, Found, Lists, Truth, look_parent, rules};
 use crate::paths::{self, Intent, Last, Look, Place, Start};
@@ -32,6 +34,7 @@ use crate::verdict::{After, Call, Verdict};
 use crate::world::{Identity, Kind};
 use abi::calls::Op;
 use core::ffi::CStr;
+use layers::{is_hidden, make_over_hidden, open_by_index};
 use linux_raw_sys::general::{
     AT_EMPTY_PATH, AT_FDCWD, O_DIRECTORY, O_PATH, S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT,
     S_IFREG, statx,
@@ -60,7 +63,7 @@ pub(super) fn enter<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
-    let request = request(context, arguments)?;
+    let mut request = request(context, arguments)?;
     request.flags.check()?;
     let (dir, address) = arguments.path(0)?;
     context.backend.read_text(address, &mut context.buffers.named[0])?;
@@ -68,7 +71,14 @@ pub(super) fn enter<N: Backend>(
     // it was opened.
     let enters = context.world.overlaps && request.reads();
     context.buffers.careful |= enters;
-    if !enters && is_single_name(context, &request, dir) {
+    if request.reads()
+        && may_read_all(context)
+        && arguments.op() != Op::Openat2
+        && let Some(verdict) = open_by_index(context, arguments, &request, dir)?
+    {
+        return Ok(verdict);
+    }
+    if !enters && is_single_name(context, &request, dir) && !paths::may_have_layers(context, dir) {
         let generation = context.backend.plain_generation().filter(|_| !context.buffers.careful);
         if let Some(generation) = generation.filter(|_| arguments.op() != Op::Openat2) {
             return open_unseen(context, arguments, &request, (generation, true));
@@ -95,7 +105,7 @@ pub(super) fn enter<N: Backend>(
         return open_unseen(context, arguments, &request, (generation, false));
     }
     let mut held = place.held;
-    let verdict = decide(context, arguments, &request, &place);
+    let verdict = decide(context, arguments, &mut request, &place);
     if let Ok(Verdict::Instead(_, After::Restore(..)) | Verdict::Watch(After::Restore(..))) =
         verdict
     {
@@ -357,15 +367,24 @@ fn open_unseen<N: Backend>(
     let directory = request.flags.directory();
     let (_, at) = arguments.path_position(0).ok_or(Errno::ENOSYS)?;
     let no_follow = OpenFlags::no_follow_bit(arguments.arch);
-    if !alone && let Some(mut call) = from_tree(context, arguments, 0)? {
-        // This is always an `openat`.
-        call.arguments[2] |= u64::from(no_follow);
-        return Ok(Verdict::Instead(call, After::Unseen { generation, alone, directory }));
-    }
     let path = if alone {
         arguments.word(at)
     } else {
-        context.backend.scratch(context.buffers.found[0].with_nul(), 1)?
+        let call = match from_tree(context, arguments, 0, (None, Purpose::Use)) {
+            // What only the resolution finds out: the name is a link, or its directory is one.
+            Err(errno) if errno != Errno::ENOENT => None,
+            call => call?,
+        };
+        if let Some(mut call) = call {
+            // This is always an `openat`.
+            call.arguments[2] |= u64::from(no_follow);
+            return Ok(Verdict::Instead(call, After::Unseen { generation, alone, directory }));
+        }
+        let CallContext { backend, world, buffers, .. } = &mut *context;
+        let (found, real) = (&buffers.found[0], &mut buffers.spare[0]);
+        let is_real = world.image.is_some()
+            && backend.real_path(found.as_c_str(), Purpose::Use, real).is_ok();
+        backend.scratch(if is_real { real } else { found }.with_nul(), 1)?
     };
     let flags = arguments.int(at + 1) | no_follow;
     let call = call_at(arguments.call, &[(at, path), (at + 1, u64::from(flags))]);
@@ -469,7 +488,7 @@ fn needs_emulation<N: Backend>(
 fn decide<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
-    request: &Request,
+    request: &mut Request,
     place: &Place,
 ) -> Result<Verdict> {
     let flags = request.flags;
@@ -514,7 +533,7 @@ fn open_in_proc<N: Backend>(
 fn make<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
-    request: &Request,
+    request: &mut Request,
     place: &Place,
 ) -> Result<Verdict> {
     if place.last != Last::Name || place.mount_point {
@@ -531,6 +550,11 @@ fn make<N: Backend>(
         }
         Err(errno) => return Err(errno),
     };
+    let place = &Place { missing: true, ..*place };
+    if is_hidden(context, place)? {
+        abandon(context.backend, after);
+        return make_over_hidden(context, arguments, request, place);
+    }
     on_place_or_abandon(context, arguments, place, after)
 }
 
@@ -607,6 +631,7 @@ fn open_existing<N: Backend>(
         if place.read_only {
             return Err(Errno::EROFS);
         }
+        let place = &own_directory(context, place, 0)?;
         let CallContext { backend, task, buffers, .. } = context;
         let at = reach(buffers, place, 0);
         let after = prepare_making(*backend, task, request, (place.kind, identity), at, &found)?;

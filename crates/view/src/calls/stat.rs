@@ -14,10 +14,12 @@ use crate::guest::{Backend, Dir};
 use crate::identity::files::{self, NO_FACTS};
 use crate::identity::record::may_be_recorded;
 use crate::identity::{self, Credentials, Found, Truth, Want};
+use crate::image;
 use crate::paths::{self, Intent, Look, Origin, Place};
 use crate::verdict::Verdict;
 use crate::world::{Identity, Kind};
 use abi::calls::{Op, Role};
+use abi::index::Entry;
 use abi::layout::stat::{Stat, statx_bytes};
 use abi::layout::{u32_at, u64_at};
 use linux_raw_sys::general::{
@@ -64,7 +66,8 @@ pub(super) fn rule<N: Backend>(
         }
         _ => {
             let flags = stat_flags(arguments)?;
-            if !by_kernel(context, arguments, Some(flags))? {
+            if !by_index(context, arguments, flags)? && !by_kernel(context, arguments, Some(flags))?
+            {
                 by_facts(context, arguments, flags)?;
             }
         }
@@ -86,6 +89,40 @@ fn stat_flags(arguments: &Arguments<'_>) -> Result<u32> {
         return Err(Errno::EINVAL);
     }
     Ok(flags)
+}
+
+/// Answers from the image's index, without the kernel. Returns false if that is not possible.
+fn by_index<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+    flags: u32,
+) -> Result<bool> {
+    if context.world.image.is_none() {
+        return Ok(false);
+    }
+    let asks_more = arguments.op() == Op::Statx && arguments.int(3) & !STATX_BASIC_STATS != 0;
+    let (dir, address) = arguments.path(0)?;
+    if address == 0 || asks_more || flags & AT_STATX_SYNC_TYPE != 0 {
+        return Ok(false);
+    }
+    context.backend.read_text(address, &mut context.buffers.named[0])?;
+    let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
+    let Some(found) = paths::record_of(context, dir, 0, follow) else { return Ok(false) };
+    show_entry(context, arguments, &found?.entry).map(|()| true)
+}
+
+/// Answers what the index says of a file.
+fn show_entry<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+    entry: &Entry,
+) -> Result<()> {
+    let (Some(image), Some(identity)) = (context.world.image, context.world.identity) else {
+        return Err(Errno::ENOSYS);
+    };
+    let mut facts = image.facts(entry, &identity);
+    show(&image.truth(entry), &mut facts);
+    answer(context, arguments, &facts)
 }
 
 fn by_facts<N: Backend>(
@@ -128,7 +165,21 @@ fn by_kernel<N: Backend>(
         Some(Err(errno)) => Err(errno),
         Some(Ok(())) => {
             let itself = flags.is_none() || context.buffers.named[0].is_empty();
-            correct_answer(context, form, into, flags.unwrap_or(AT_SYMLINK_NOFOLLOW), itself)
+            let mut bytes = [0; FIRST];
+            context.backend.read(into, &mut bytes)?;
+            if itself && let Some(image) = context.world.image {
+                let inode = u64_at(&bytes, form.inode);
+                let device = form.device(context, into, &bytes)?;
+                if let Some((record, entry)) = image.of_inode(device, inode) {
+                    let asks_more = mask.is_some_and(|mask| mask & !STATX_BASIC_STATS != 0);
+                    if image.may_differ(record) || image::is_incomplete(&entry) || asks_more {
+                        return Ok(false);
+                    }
+                    return show_entry(context, arguments, &entry).map(|()| true);
+                }
+            }
+            let flags = flags.unwrap_or(AT_SYMLINK_NOFOLLOW);
+            correct_answer(context, form, (into, &bytes), flags, itself)
         }
     }
 }
@@ -165,6 +216,10 @@ fn by_name<N: Backend>(
     }
     let name = context.buffers.named[0].as_bytes();
     let alone = !name.contains(&b'/');
+    if alone && paths::may_have_layers(context, dir) {
+        return Ok(None);
+    }
+    let name = context.buffers.named[0].as_bytes();
     if alone && (matches!(name, b"." | b"..") || context.world.is_bound(name)) {
         return Ok(None);
     }
@@ -223,59 +278,67 @@ impl Form {
         mode: 28,
         owner: 20,
     };
+
+    /// The major and minor number of the device in a structure at `at`, which begins with `bytes`.
+    fn device<N: Backend>(
+        self,
+        context: &mut CallContext<'_, N>,
+        at: u64,
+        bytes: &[u8; FIRST],
+    ) -> Result<(u32, u32)> {
+        match self.device {
+            Device::Whole(offset) => {
+                let whole = u64_at(bytes, offset);
+                let major = ((whole >> 8) & 0xfff | (whole >> 32) & !0xfff) as u32;
+                Ok((major, (whole & 0xff | (whole >> 12) & !0xff) as u32))
+            }
+            Device::Parts(offset) => {
+                let mut parts = [0; 8];
+                context.backend.read(at + offset, &mut parts)?;
+                Ok((u32_at(&parts, 0), u32_at(&parts, 4)))
+            }
+        }
+    }
 }
+
+/// The first bytes of a structure, in which are most of the fields that matter.
+const FIRST: usize = 40;
 
 /// Offset of the device that contains a file.
 #[derive(Debug, Clone, Copy)]
 enum Device {
     /// `dev_t` of 64 bits.
-    Whole(u64),
+    Whole(usize),
     /// Major and minor number, 32 bits each.
     Parts(u64),
 }
 
-/// The major and minor number of the device in a structure at `at`.
-fn device<N: Backend>(context: &mut CallContext<'_, N>, form: Form, at: u64) -> Result<(u32, u32)> {
-    let mut bytes = [0; 8];
-    let (Device::Whole(offset) | Device::Parts(offset)) = form.device;
-    context.backend.read(at + offset, &mut bytes)?;
-    let whole = u64_at(&bytes, 0);
-    Ok(match form.device {
-        Device::Whole(_) => (
-            ((whole >> 8) & 0xfff | (whole >> 32) & !0xfff) as u32,
-            (whole & 0xff | (whole >> 12) & !0xff) as u32,
-        ),
-        Device::Parts(_) => (whole as u32, (whole >> 32) as u32),
-    })
-}
 
 /// Corrects the answer for the guest. Returns false if more than the owner may have to be changed,
 /// or a link has to be followed. `itself`: the call names a descriptor, not a path.
 fn correct_answer<N: Backend>(
     context: &mut CallContext<'_, N>,
     form: Form,
-    at: u64,
+    (at, bytes): (u64, &[u8; FIRST]),
     flags: u32,
     itself: bool,
 ) -> Result<bool> {
-    let mut bytes = [0; 40];
-    context.backend.read(at, &mut bytes)?;
-    let mode = u32_at(&bytes, form.mode) & 0xffff;
+    let mode = u32_at(bytes, form.mode) & 0xffff;
     let follows = mode & S_IFMT == S_IFLNK && flags & AT_SYMLINK_NOFOLLOW == 0;
     if follows {
         return Ok(false);
     }
-    let (regular, inode) = (mode & S_IFMT == S_IFREG, u64_at(&bytes, form.inode));
+    let (regular, inode) = (mode & S_IFMT == S_IFREG, u64_at(bytes, form.inode));
     // An open file may be a file of the image that a copy has replaced, however many names it has
     // left: the guest means the copy.
     if regular && itself && context.backend.was_replaced(inode) {
         return Ok(false);
     }
     if regular
-        && u32_at(&bytes, form.links) > 1
+        && u32_at(bytes, form.links) > 1
         && let Some(links) = context.backend.image_links(inode)
     {
-        let (major, minor) = device(context, form, at)?;
+        let (major, minor) = form.device(context, at, bytes)?;
         if !context.backend.is_image_device(major, minor) {
             return Ok(false);
         }
@@ -285,7 +348,7 @@ fn correct_answer<N: Backend>(
     if may_be_recorded(mode) && (mode & S_ISVTX != 0 || context.backend.has_notes()) {
         return Ok(false);
     }
-    let (user, group) = (u32_at(&bytes, form.owner), u32_at(&bytes, form.owner + 4));
+    let (user, group) = (u32_at(bytes, form.owner), u32_at(bytes, form.owner + 4));
     let shown = |id: u32, host: u32| if id == host { 0 } else { id };
     let ids = [shown(user, identity.host_uid), shown(group, identity.host_gid)];
     if ids != [user, group] {
@@ -376,8 +439,14 @@ fn of_descriptor<N: Backend>(
     context.backend.statx(dir, c"", flags, facts)?;
     context.buffers.found[0].clear();
     let mut place = place_of(dir);
-    if u32::from(facts.stx_mode) & S_IFMT == S_IFREG && context.backend.was_replaced(facts.stx_ino)
-    {
+    let replaced = match context.world.image {
+        Some(image) => image.of_facts(facts).is_some_and(|(record, _)| image.may_differ(record)),
+        None => {
+            u32::from(facts.stx_mode) & S_IFMT == S_IFREG
+                && context.backend.was_replaced(facts.stx_ino)
+        }
+    };
+    if replaced {
         by_copy(context, &mut place, flags, facts)?;
     }
     let kind = place.binding.map(|_| place.kind);
@@ -413,8 +482,15 @@ fn to_guest<N: Backend>(
     mut kind: Option<Kind>,
     facts: &mut statx,
 ) {
+    if let Some(image) = context.world.image
+        && let Some((_, entry)) = image.of_facts(facts)
+    {
+        image::correct(&entry, facts);
+        kind = Some(Kind::Tree);
+    }
     let mode = u32::from(facts.stx_mode);
-    if mode & S_IFMT == S_IFREG
+    if context.world.image.is_none()
+        && mode & S_IFMT == S_IFREG
         && facts.stx_nlink > 1
         && let Some(links) = context.backend.image_links(facts.stx_ino)
         && (kind.is_none()
@@ -442,6 +518,12 @@ fn to_guest<N: Backend>(
     let kind = kind.unwrap_or(Kind::Host);
     let (dir, path) = reach(context.buffers, place, 0);
     let (truth, _) = files::truth_of(context.backend, &identity, None, kind, (dir, path), facts);
+    if let Some(image) = context.world.image
+        && (facts.stx_dev_major, facts.stx_dev_minor) == image.device
+        && let Some(inode) = files::origin(context.backend, (dir, path), facts)
+    {
+        image.correct_copy(inode, facts);
+    }
     let hosts = (facts.stx_uid, facts.stx_gid);
     show(&truth, facts);
     if kind == Kind::Proc {

@@ -4,8 +4,9 @@
 use super::arguments::Arguments;
 use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Backend, Dir, Host};
+use crate::guest::{Backend, Dir, Host, Purpose};
 use crate::identity::{self, Found};
+use crate::image::Image;
 use crate::paths::{self, Intent, Last, Origin, Place};
 use crate::text::PATH_MAX;
 use crate::verdict::{After, Call, Verdict};
@@ -63,6 +64,12 @@ pub fn away_from_image<N: Backend>(
     } else {
         context.backend.path_of(place.at, &mut buffers.host)
     };
+    if named.is_ok()
+        && let Some(image) = context.world.image
+        && image.in_upper(buffers.host.as_bytes()).is_some()
+    {
+        return to_layer(context, &image, place, which);
+    }
     if named.is_err() || !buffers.host.as_bytes().ends_with(GONE) {
         return Ok(());
     }
@@ -101,14 +108,56 @@ pub fn away_from_image<N: Backend>(
     buffers.found[which].set(buffers.host.as_bytes())
 }
 
+/// Corrects a place that was reached by a magic link or a descriptor, where the tree has layers: a
+/// file of the image becomes the place of its name, as long as it has one. Its name is in
+/// `buffers.host`.
+fn to_layer<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    image: &Image<'_>,
+    place: &mut Place,
+    which: usize,
+) -> Result<()> {
+    let buffers = &mut *context.buffers;
+    let mut facts = identity::files::NO_FACTS;
+    let path = buffers.found[which].as_c_str();
+    if place.magic {
+        // A file that has lost its name is still of the same kind.
+        place.set_binding(context.world, Some(0));
+    }
+    if context.backend.statx(place.at, path, AT_EMPTY_PATH, &mut facts).is_err()
+        || image.of_facts(&facts).is_none()
+    {
+        return Ok(());
+    }
+    place.set_binding(context.world, Some(0));
+    if buffers.host.as_bytes().ends_with(GONE) {
+        return Ok(());
+    }
+    if let Some(held) = place.held.take() {
+        context.backend.close(held);
+        let flags = linux_raw_sys::general::O_PATH | linux_raw_sys::general::O_NOFOLLOW;
+        let path = buffers.host.as_c_str();
+        place.held = Some(context.backend.open(Dir::Root, path, flags, 0, 0)?);
+    }
+    if let Dir::Held(base) = place.at {
+        context.backend.close(base);
+    }
+    (place.at, place.magic, place.direct, place.last) = (Dir::Root, false, false, Last::Name);
+    let buffers = &mut *context.buffers;
+    buffers.found[which].set(buffers.host.as_bytes())
+}
+
 /// Returns true if the file at a host path is the copy of the given file of the image, which is
 /// still open.
 pub fn is_copy_of(host: &mut impl Host, path: &CStr, image: &statx) -> bool {
     let mut facts = identity::files::NO_FACTS;
     if host.statx(Dir::Root, path, AT_SYMLINK_NOFOLLOW, &mut facts).is_err()
-        || u32::from(facts.stx_mode) & S_IFMT != S_IFREG
+        || !matches!(u32::from(facts.stx_mode) & S_IFMT, S_IFREG | S_IFDIR)
     {
         return false;
+    }
+    if let Some(origin) = identity::files::origin(host, (Dir::Root, path), &facts) {
+        return origin == image.stx_ino;
     }
     let mut text = [0; 20];
     match host.getxattr(Dir::Root, path, true, COPY, &mut text) {
@@ -232,9 +281,13 @@ pub fn exists<N: Backend>(context: &mut CallContext<'_, N>, place: &Place, which
 pub fn is_shared<N: Backend>(context: &mut CallContext<'_, N>, kind: Kind, facts: &statx) -> bool {
     // The link count does not matter: a file without a name in the container may have only its name
     // in the image left.
+    let kind_of_file = u32::from(facts.stx_mode) & S_IFMT;
     kind == Kind::Tree
-        && u32::from(facts.stx_mode) & S_IFMT == S_IFREG
-        && context.backend.image_links(facts.stx_ino).is_some()
+        && match context.world.image {
+            // Directories are brought up by the host's own calls.
+            Some(image) => kind_of_file != S_IFDIR && image.of_facts(facts).is_some(),
+            None => kind_of_file == S_IFREG && context.backend.image_links(facts.stx_ino).is_some(),
+        }
 }
 
 /// Fails with `ETXTBSY` if a file that is to be written is a program that a process of the
@@ -260,6 +313,19 @@ pub fn more_than_a_name<N: Backend>(
         return Err(Errno::EBADF);
     }
     Ok(())
+}
+
+/// Makes a directory that the container has from its image one of its own, where the tree has
+/// layers, because a call of the guest's own is to be made there.
+pub fn own_directory<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    place: &Place,
+    which: usize,
+) -> Result<Place> {
+    if context.world.image.is_some() && place.kind == Kind::Tree && place.at == Dir::Root {
+        context.backend.copy_up(context.buffers.found[which].as_c_str())?;
+    }
+    Ok(Place { record: None, ..*place })
 }
 
 /// Asks the backend for a copy of the file at a place, whose absolute host path is put into
@@ -310,9 +376,14 @@ pub fn target_of<N: Backend>(
     descriptor: i32,
     facts: &statx,
 ) -> Result<Target> {
-    if u32::from(facts.stx_mode) & S_IFMT != S_IFREG
-        || context.backend.image_links(facts.stx_ino).is_none()
-    {
+    let is_images = match context.world.image {
+        Some(image) => image.of_facts(facts).is_some(),
+        None => {
+            u32::from(facts.stx_mode) & S_IFMT == S_IFREG
+                && context.backend.image_links(facts.stx_ino).is_some()
+        }
+    };
+    if !is_images {
         return Ok(Target::Itself);
     }
     let buffers = &mut *context.buffers;
@@ -329,10 +400,12 @@ pub fn target_of<N: Backend>(
         return Ok(Target::CopyUp);
     }
     let length = buffers.host.len();
-    if !buffers.host.as_bytes().ends_with(GONE) {
-        return Ok(Target::Nothing);
+    if context.world.image.is_none() {
+        if !buffers.host.as_bytes().ends_with(GONE) {
+            return Ok(Target::Nothing);
+        }
+        buffers.host.truncate(length - GONE.len());
     }
-    buffers.host.truncate(length - GONE.len());
     let buffers = &*context.buffers;
     let copied = is_copy_of(context.backend, buffers.host.as_c_str(), facts);
     Ok(if copied { Target::Copy } else { Target::Nothing })
@@ -374,7 +447,7 @@ pub fn on_place<N: Backend>(
     if after == After::Nothing
         && place.at == Dir::Root
         && !context.buffers.careful
-        && let Some(call) = from_tree(context, arguments, which)?
+        && let Some(call) = from_tree(context, arguments, which, (place.record, purpose(place)))?
     {
         return Ok(Verdict::Instead(call, After::FromTree));
     }
@@ -389,33 +462,59 @@ pub fn on_place<N: Backend>(
     Ok(Verdict::Instead(call, after))
 }
 
-/// The guest's call on the path in `buffers.found`, starting from the tree's own descriptor. `None`
-/// if there is no such descriptor, or the call has no form with a directory.
+/// What the guest's call does at a place.
+const fn purpose(place: &Place) -> Purpose {
+    if place.missing { Purpose::Open } else { Purpose::Use }
+}
+
+/// The guest's call on the path in `buffers.found`, starting from a descriptor of the container's
+/// tree. `None` if there is no such descriptor, or the call has no form with a directory. `record`
+/// is that of [`Place::record`].
 pub fn from_tree<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     which: usize,
+    (record, purpose): (Option<u32>, Purpose),
 ) -> Result<Option<Call>> {
-    let found = context.buffers.found[which].with_nul();
-    let root = context.world.bindings.first().filter(|root| root.guest == b"/");
-    let rest = root.and_then(|root| found.strip_prefix(root.host)?.strip_prefix(b"/"));
+    let (dir, at) = arguments.path_position(which).ok_or(Errno::ENOSYS)?;
+    let CallContext { backend, world, buffers, .. } = &mut *context;
+    let (found, real) = (&buffers.found[which], &mut buffers.spare[0]);
+    let root = world.bindings.first().filter(|root| root.guest == b"/");
+    let Some(root) = root.filter(|root| found.as_bytes().starts_with(root.host)) else {
+        return Ok(None);
+    };
+    if dir.is_none() && arguments.op() != Op::Open {
+        return Ok(None);
+    }
+    let (descriptor, tree, path) = match &world.image {
+        // Of a file of the image's, the path in both layers is the same.
+        Some(image) if record.is_none() => {
+            backend.real_path(found.as_c_str(), purpose, real)?;
+            if image.in_lower(real.as_bytes()).is_some() {
+                (backend.tree_descriptor(), image.lower, &*real)
+            } else {
+                (backend.upper_descriptor(), root.host, &*real)
+            }
+        }
+        _ => (backend.tree_descriptor(), root.host, found),
+    };
+    let rest = path.with_nul().strip_prefix(tree).and_then(|rest| rest.strip_prefix(b"/"));
     // With a slash before it, the path would start at the host's root.
     let is_relative = |rest: &&[u8]| rest.len() > 1 && rest[0] != b'/';
-    let Some(rest) = rest.filter(is_relative) else { return Ok(None) };
-    let (dir, at) = arguments.path_position(which).ok_or(Errno::ENOSYS)?;
+    let (Some(descriptor), Some(rest)) = (descriptor, rest.filter(is_relative)) else {
+        return Ok(None);
+    };
     let mut call = *arguments.call;
-    let (dir, at) = match (dir, arguments.op()) {
-        (Some(dir), _) => (dir, at),
-        (None, Op::Open) => {
+    let (dir, at) = match dir {
+        Some(dir) => (dir, at),
+        None => {
             let [path, flags, mode, ..] = call.arguments;
             call.number = Op::Openat.entry().number(arguments.arch).ok_or(Errno::ENOSYS)?;
             call.arguments = [0, path, flags, mode, 0, 0];
             (0, 1)
         }
-        _ => return Ok(None),
     };
-    let Some(descriptor) = context.backend.tree_descriptor() else { return Ok(None) };
-    call.arguments[at] = context.backend.scratch(rest, 1)?;
+    call.arguments[at] = backend.scratch(rest, 1)?;
     call.arguments[dir] = descriptor as u64;
     Ok(Some(call))
 }
@@ -428,7 +527,12 @@ pub fn path_for_guest<N: Backend>(
 ) -> Result<u64> {
     let buffers = &mut *context.buffers;
     let Dir::Held(held) = place.at else {
-        return context.backend.scratch(buffers.found[which].with_nul(), 1);
+        if context.world.image.is_none() || place.at != Dir::Root {
+            return context.backend.scratch(buffers.found[which].with_nul(), 1);
+        }
+        let path = buffers.found[which].as_c_str();
+        context.backend.real_path(path, purpose(place), &mut buffers.spare[0])?;
+        return context.backend.scratch(buffers.spare[0].with_nul(), 1);
     };
     // The backend keeps the descriptor that it gets; the place closes its own.
     let flags = linux_raw_sys::general::O_PATH;

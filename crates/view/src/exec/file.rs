@@ -2,7 +2,7 @@
 
 use super::script::LINE_MAX;
 use crate::errno::{Errno, Result};
-use crate::guest::{Backend, Dir, Host, HostFd};
+use crate::guest::{Backend, Dir, Host, HostFd, Purpose};
 use crate::identity::{self, Truth, Want};
 use crate::paths::{self, Intent, Origin, Place};
 use crate::world::{Identity, Kind};
@@ -156,7 +156,7 @@ fn open_place<N: Backend>(
     if backend.opens_by_path() {
         host.clear();
         if place.at == Dir::Root && !place.magic {
-            host.copy(&buffers.found[0]);
+            backend.real_path(buffers.found[0].as_c_str(), Purpose::Use, host)?;
         }
     }
     let no_set_id = flags & NO_SET_ID != 0 && place.kind != Kind::Tree;

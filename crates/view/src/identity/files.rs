@@ -12,7 +12,8 @@ use super::capabilities::Capability;
 use super::credentials::Credentials;
 use super::lists;
 use super::record::{
-    HIDDEN_ATTRIBUTES, Lists, OWNER, RECORD_MAX, Truth, can_carry, may_be_recorded, note_key,
+    HIDDEN_ATTRIBUTES, Lists, ORIGIN, OWNER, RECORD_MAX, Truth, can_carry, may_be_recorded,
+    note_key,
 };
 use super::rules;
 use crate::errno::{Errno, Result};
@@ -75,16 +76,32 @@ pub fn truth_of(
     facts: &statx,
 ) -> (Truth, bool) {
     let mode = u32::from(facts.stx_mode);
+    if kind == Kind::Tree
+        && let Some(truth) = host.truth_in_image(facts)
+    {
+        return (with_list(host, who, (dir, path), facts, truth), true);
+    }
     if matches!(kind, Kind::Tree | Kind::Host)
         && may_be_recorded(mode)
-        && let Some(mut recorded) = recorded(host, dir, path, facts)
+        && let Some(recorded) = recorded(host, dir, path, facts)
     {
-        if let Some(who) = who.filter(|_| recorded.lists.access) {
-            recorded.lists.granted = lists::granted(host, (dir, path, facts), who, &recorded);
-        }
-        return (recorded, true);
+        return (with_list(host, who, (dir, path), facts, recorded), true);
     }
     (unrecorded(identity, kind, facts), false)
+}
+
+/// Adds what an access list grants to the thread whose permission is to be checked.
+fn with_list(
+    host: &mut impl Host,
+    who: Option<&Credentials>,
+    (dir, path): (Dir, &CStr),
+    facts: &statx,
+    mut truth: Truth,
+) -> Truth {
+    if let Some(who) = who.filter(|_| truth.lists.access) {
+        truth.lists.granted = lists::granted(host, (dir, path, facts), who, &truth);
+    }
+    truth
 }
 
 /// Type, mode and owner of a file without a record.
@@ -100,6 +117,17 @@ pub fn unrecorded(identity: &Identity, kind: Kind, facts: &statx) -> Truth {
         device: (facts.stx_rdev_major, facts.stx_rdev_minor),
         lists: Lists::NONE,
     }
+}
+
+/// The number of the image's inode that an inode was made of, or is merged with.
+pub fn origin(host: &mut impl Host, (dir, path): (Dir, &CStr), facts: &statx) -> Option<u64> {
+    let mode = u32::from(facts.stx_mode);
+    if mode & S_ISVTX == 0 || !can_carry(mode) {
+        return None;
+    }
+    let mut text = [0; 20];
+    let length = host.getxattr(dir, path, true, ORIGIN, &mut text).ok()?;
+    core::str::from_utf8(text.get(..length)?).ok()?.parse().ok()
 }
 
 fn recorded(host: &mut impl Host, dir: Dir, path: &CStr, facts: &statx) -> Option<Truth> {
@@ -184,7 +212,10 @@ fn change_truth(
     let foreign = found.facts.stx_uid != identity.host_uid;
     let bits = new.disk_bits();
     let marked = may_be_recorded(u32::from(found.facts.stx_mode));
-    let needs_mark = new.needs_record() || !stays_plain || marked && hides(host, dir, path);
+    let needs_mark = new.needs_record()
+        || !stays_plain
+        || host.is_in_image(&found.facts)
+        || marked && hides(host, dir, path);
     if foreign || !needs_mark {
         // The kernel decides about files of other users.
         let bits = if foreign { new.bits() } else { bits | new.mode & S_ISVTX };
@@ -207,13 +238,16 @@ fn mark(host: &mut impl Host, (dir, path): (Dir, &CStr), found: &Found, new: &Tr
     host.chmod(dir, path, new.disk_bits() | S_ISVTX)
 }
 
-/// Returns true if an inode has attributes that only root may set. The mark stands for these too.
+/// Returns true if an inode has attributes that only root may set, or the number of another one.
+/// The mark stands for these too.
 #[inline(never)]
 fn hides(host: &mut impl Host, dir: Dir, path: &CStr) -> bool {
     let mut names = [0; 1024];
     match host.listxattr(dir, path, true, &mut names) {
         Ok(length) => {
-            names[..length].split(|byte| *byte == 0).any(|name| name.starts_with(HIDDEN_ATTRIBUTES))
+            let stays =
+                |name: &[u8]| name.starts_with(HIDDEN_ATTRIBUTES) || name == ORIGIN.to_bytes();
+            names[..length].split(|byte| *byte == 0).any(stays)
         }
         // The list is longer than that of most files.
         Err(Errno::ERANGE) => true,

@@ -11,6 +11,10 @@ use linux_raw_sys::general::{
 
 /// The attribute that holds an inode's record.
 pub const OWNER: &CStr = c"user.coracle.owner";
+/// Attribute of a copy of a file of an image with an index, and of a directory that is merged with
+/// one of the image: the inode number of that, which the guest goes on seeing. Such an inode always
+/// has a record, so that its mark says that there is more to be read.
+pub const ORIGIN: &CStr = c"user.coracle.origin";
 /// Prefix of the stored name of an attribute that only root may set.
 pub const HIDDEN_ATTRIBUTES: &[u8] = b"user.coracle.x.";
 /// Prefix of all attributes of the container engine, which the guest does not see.

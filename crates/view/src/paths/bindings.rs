@@ -8,7 +8,11 @@
 //! if a directory above a mount point is missing and cannot be made, the table gets a binding of an
 //! empty directory there.
 
+use crate::CallContext;
+use crate::guest::{Backend, Dir};
+use crate::identity::NO_FACTS;
 use crate::world::{Binding, World};
+use linux_raw_sys::general::AT_EMPTY_PATH;
 
 /// The part of `path` behind the directory `prefix`: empty, or with its leading `/`. Compares whole
 /// components. Both paths are canonical.
@@ -38,6 +42,22 @@ pub fn find<'p>(world: &World<'_>, guest: &'p [u8]) -> Option<(usize, &'p [u8])>
         }
     }
     best
+}
+
+/// Returns true if a directory may be one of the container's tree, and that has two layers
+/// ([`World::image`]): then the kernel, which sees one of them, must not resolve names in it.
+pub(crate) fn may_have_layers<N: Backend>(context: &mut CallContext<'_, N>, dir: Dir) -> bool {
+    let CallContext { backend, world, buffers, .. } = context;
+    let Some(image) = world.image else { return false };
+    if dir == Dir::Cwd && backend.remembered_cwd(&mut buffers.link) {
+        let path = image.in_upper(buffers.link.as_bytes());
+        return path.is_some_and(|path| !image.is_own(path));
+    }
+    if buffers.one_layer == Some(dir) {
+        return false;
+    }
+    let mut facts = NO_FACTS;
+    backend.statx(dir, c"", AT_EMPTY_PATH, &mut facts).is_err() || image.may_be_layered(&facts)
 }
 
 /// Returns true if a canonical guest path is the root of a binding.

@@ -270,6 +270,8 @@ impl<N: Backend> Walker<'_, '_, N> {
         if matches!(last, b"" | b"." | b"..") || buffers.position.is_empty() {
             return None;
         }
+        // The kernel would look in one of the layers only.
+        relative &= world.image.is_none();
         Some(Shape { named: false, slash: path.last() == Some(&b'/'), relative })
     }
 

@@ -63,6 +63,23 @@ pub fn fast_path<N: Backend>(
     if !backend.is_straight(way, Straight::way(everybody)) {
         return None;
     }
+    if let Some(image) = world.image {
+        // Where both layers have names, the kernel would see one of them only.
+        let own = if whole {
+            image.is_own(&named[1..])
+        } else {
+            backend.remembered_cwd(&mut buffers.link)
+                && image.in_upper(buffers.link.as_bytes()).is_some_and(|here| image.is_own(here))
+        };
+        if !own {
+            return None;
+        }
+        if whole {
+            return backend
+                .upper_descriptor()
+                .map(|upper| Start { dir: Dir::Guest(upper), skip: 1 });
+        }
+    }
     if !whole {
         return Some(Start { dir: Dir::Cwd, skip: 0 });
     }

@@ -11,6 +11,7 @@
 //! shown. The old `readdir` of i386, which reads one entry at a time, shows none.
 
 use super::bindings::{behind, mounts_beneath};
+use super::entries::{ENTRY_MAX, layout_of, put};
 use super::reverse::{Origin, reverse_by};
 use crate::CallContext;
 use crate::calls::arguments::Arguments;
@@ -18,32 +19,7 @@ use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir};
 use crate::identity;
 use crate::verdict::{After, Call, Verdict};
-use abi::calls::Op;
-use abi::layout::Dirent;
 use linux_raw_sys::general::{AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFMT, statx};
-
-/// Size of the largest entry: its head, a name of 255 bytes, NUL, type and padding.
-const ENTRY_MAX: usize = 24 + 256;
-
-/// The layout of an entry; see getdents(2).
-fn layout_of(arguments: &Arguments<'_>) -> Dirent {
-    match arguments.op() {
-        Op::Getdents64 => Dirent::WIDE,
-        _ => Dirent::old(arguments.arch),
-    }
-}
-
-/// Writes an entry of `size` bytes.
-fn put(layout: Dirent, into: &mut [u8; ENTRY_MAX], size: usize, name: &[u8], facts: &statx) {
-    into.fill(0);
-    into[..layout.word].copy_from_slice(&facts.stx_ino.to_le_bytes()[..layout.word]);
-    // `size` is at most `ENTRY_MAX`.
-    into[layout.length..layout.length + 2].copy_from_slice(&(size as u16).to_le_bytes());
-    let kind_at = if layout.type_before_name { layout.name - 1 } else { size - 1 };
-    // The file type of an entry is the upper bits of the mode.
-    into[kind_at] = (u32::from(facts.stx_mode) >> 12) as u8;
-    into[layout.name..layout.name + name.len()].copy_from_slice(name);
-}
 
 /// `getdents` and `getdents64`.
 pub(crate) fn enter<N: Backend>(
@@ -51,6 +27,9 @@ pub(crate) fn enter<N: Backend>(
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     let Dir::Guest(fd) = arguments.dir(0) else { return Ok(Verdict::Pass) };
+    if let Some(verdict) = super::merged::list(context, arguments, fd)? {
+        return Ok(verdict);
+    }
     // An error here does not fail the call: the kernel itself then reports what is wrong.
     if !matches!(look(context, fd), Ok(true)) {
         return Ok(Verdict::Pass);
@@ -103,7 +82,7 @@ fn fill<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, room: usize) 
     missing(context, fd, |backend, name, facts| {
         let size = layout.size(name.len());
         if done + size <= room {
-            put(layout, &mut entry, size, name, facts);
+            put(layout, &mut entry, size, name, facts, 0);
             backend.write(buffer.wrapping_add(done as u64), &entry[..size])?;
             done += size;
         }

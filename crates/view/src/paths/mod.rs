@@ -14,6 +14,8 @@
 //! place:
 //!
 //! 1. `resolve.rs` has the entry points and tries one step after the other.
+//!    `by_index.rs` comes first: it answers without the kernel, as far as the path leads only
+//!    through directories of an image with an index.
 //! 2. `dir_cache.rs` answers if the directory is known to be free of links; for the status of a
 //!    file it first tries `fast_path.rs`, where the kernel resolves the guest's own text.
 //!    `learn.rs` fills that cache after the other steps.
@@ -32,11 +34,14 @@
 
 mod bindings;
 mod by_component;
+mod by_index;
 mod dir_cache;
 mod ends;
+mod entries;
 mod fast_path;
 mod learn;
 pub(crate) mod listing;
+pub mod merged;
 mod origin;
 mod place;
 mod probe;
@@ -48,8 +53,9 @@ mod walker;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bindings::behind;
+pub(crate) use bindings::{behind, may_have_layers};
 pub use bindings::{find, is_mount_point, mounts_beneath};
+pub(crate) use by_index::{FoundRecord, record as record_of};
 pub(crate) use dir_cache::in_tree;
 pub use dir_cache::is_in_root;
 pub use fast_path::{Start, fast_path};

@@ -36,6 +36,11 @@ impl<N: Backend> Walker<'_, '_, N> {
 
     fn start_from_directory(&mut self) -> Result<()> {
         self.locate(self.from)?;
+        if let Some(image) = self.context.world.image {
+            let position = self.context.buffers.position.as_bytes();
+            let path = position.strip_prefix(b"/").unwrap_or(position);
+            self.own = self.kind() == Some(Kind::Tree) && image.is_own(path);
+        }
         if self.origin != WalkOrigin::Named || self.anchored {
             if self.anchored && self.kind() == Some(Kind::Proc) {
                 return Err(Errno::EACCES);

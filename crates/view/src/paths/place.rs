@@ -163,6 +163,9 @@ pub struct Place {
     /// The file's status (with the last component not followed) is in `buffers.seen[n]`. No
     /// descriptor is held.
     pub seen: bool,
+    /// The file is the image's, with this record in its index, and no name on the way means
+    /// something else in the container.
+    pub record: Option<u32>,
     /// The last component was not looked at: the call must not follow it. If it is a link, the path
     /// has to be resolved again, with [`crate::CallBuffers::careful`].
     pub unseen: bool,
@@ -186,6 +189,7 @@ impl Place {
             magic: false,
             direct: true,
             seen: false,
+            record: None,
             unseen: false,
         }
     }

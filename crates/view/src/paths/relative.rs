@@ -18,6 +18,7 @@ impl<N: Backend> Resolver<'_, '_, N> {
             || intent.resolve != 0
             || walker.checks_search()
             || walker.from == Dir::Root
+            || super::may_have_layers(walker.context, walker.from)
         {
             return Ok(None);
         }

@@ -12,10 +12,10 @@
 //! in 4095 bytes, the number of components likewise.
 
 use super::ends::Tail;
-use super::learn;
 use super::place::{End, Intent, Last, Place};
 use super::probe::Probe;
 use super::walker::{Component, Mark, Walker};
+use super::{by_index, learn};
 use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir};
@@ -49,6 +49,9 @@ pub fn resolve<N: Backend>(
     which: usize,
     intent: Intent,
 ) -> Result<Place> {
+    if let Some(result) = by_index::resolve(context, from, which, intent) {
+        return result;
+    }
     let generation = if intent.resolve == 0 { context.backend.plain_generation() } else { None };
     let Some(generation) = generation else {
         return resolve_uncached(context, from, which, intent);

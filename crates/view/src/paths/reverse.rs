@@ -49,6 +49,12 @@ pub fn reverse_by(
         }
         into.clear();
     }
+    // A file of the image that is open, or mapped, where it lies.
+    if let Some(path) = world.image.and_then(|image| image.in_lower(host)) {
+        into.set(b"/")?;
+        into.push(path)?;
+        return Ok(Origin::Inside(0));
+    }
     if host.first() != Some(&b'/') || host.starts_with(b"/memfd:") {
         return Ok(Origin::Unnamed);
     }

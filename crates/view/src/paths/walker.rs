@@ -76,6 +76,8 @@ pub(super) struct Walker<'s, 'a, N: Backend> {
     pub(super) anchored: bool,
     /// Only names have been taken since the directory that the path starts from: [`Place::direct`].
     pub(super) direct: bool,
+    /// That directory is one of the container's own, in which the kernel finds everything.
+    pub(super) own: bool,
 }
 
 impl<'s, 'a, N: Backend> Walker<'s, 'a, N> {
@@ -100,6 +102,7 @@ impl<'s, 'a, N: Backend> Walker<'s, 'a, N> {
             anchored,
             // Until the walker starts at another directory.
             direct: true,
+            own: false,
         }
     }
 
@@ -326,6 +329,8 @@ impl<'s, 'a, N: Backend> Walker<'s, 'a, N> {
             ..Place::itself(at)
         };
         place.set_binding(world, self.binding);
+        // The kernel would look in one of the layers only.
+        place.direct &= world.image.is_none() || place.kind != Kind::Tree || self.own;
         place
     }
 }

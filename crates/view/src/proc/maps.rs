@@ -7,12 +7,14 @@
 use super::lines::{Lines, Output, unescape};
 use crate::CallContext;
 use crate::errno::Result;
-use crate::guest::{Backend, HostFd};
+use crate::guest::{Backend, Dir, HostFd};
+use crate::identity::{NO_FACTS, files};
 use crate::paths::{Origin, reverse, seen_from};
 use crate::stored::SITES;
 use crate::text::PATH_MAX;
 use abi::boot;
 use core::ops::Range;
+use linux_raw_sys::general::AT_SYMLINK_NOFOLLOW;
 
 /// The column that holds the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +128,12 @@ pub(super) fn rewrite<N: Backend>(
         }
         let found = column.find(bytes);
         let length = bytes.len();
+        let inode = match &found {
+            Some(name) if column == Column::Maps => {
+                shown_inode(context, line.start + name.start..line.start + name.end)
+            }
+            _ => None,
+        };
         let name = match &found {
             Some(name) => rename(context, line.start + name.start..line.start + name.end, column),
             None => Name::Same,
@@ -135,7 +143,13 @@ pub(super) fn rewrite<N: Backend>(
         let mut put = |bytes: &[u8]| output.push(context.backend, &mut buffers.output, bytes);
         match (name, found) {
             (Name::Guest, Some(name)) => {
-                put(&bytes[..name.start])?;
+                match inode.zip(behind_words(bytes, 4)) {
+                    Some((inode, start)) => {
+                        put(&bytes[..start])?;
+                        put_padded(inode, name.start - start, &mut put)?;
+                    }
+                    None => put(&bytes[..name.start])?,
+                }
                 let text = buffers.spare[0].as_bytes();
                 let special = column.special();
                 output.push_escaped(context.backend, &mut buffers.output, text, special)?;
@@ -159,6 +173,38 @@ pub(super) fn rewrite<N: Backend>(
         output.push(context.backend, &mut context.buffers.output, b"\n")?;
     }
     output.flush(context.backend, &context.buffers.output)
+}
+
+/// The number by which the guest knows a mapped file, if that is not the kernel's: of a copy of a
+/// file of the image the number of that. The name is at a range of `buffers.input`.
+fn shown_inode<N: Backend>(context: &mut CallContext<'_, N>, name: Range<usize>) -> Option<u64> {
+    let image = context.world.image?;
+    let CallContext { backend, buffers, .. } = context;
+    let host = &buffers.input[name];
+    image.in_upper(host)?;
+    buffers.spare[0].set(host).ok()?;
+    let at = (Dir::Root, buffers.spare[0].as_c_str());
+    let mut facts = NO_FACTS;
+    backend.statx(at.0, at.1, AT_SYMLINK_NOFOLLOW, &mut facts).ok()?;
+    files::origin(*backend, at, &facts)
+}
+
+/// Puts a number and blanks up to a width, and at least one.
+fn put_padded(number: u64, width: usize, put: &mut impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    // The widest number has twenty digits.
+    let mut digits = [b'0'; 20];
+    let (mut left, mut start) = (number, digits.len());
+    while start > 0 && (left > 0 || start == digits.len()) {
+        start -= 1;
+        digits[start] += (left % 10) as u8;
+        left /= 10;
+    }
+    put(&digits[start..])?;
+    let length = digits.len() - start;
+    for _ in length..width.max(length + 1) {
+        put(b" ")?;
+    }
+    Ok(())
 }
 
 /// Translates a name; the range is in `buffers.input`.

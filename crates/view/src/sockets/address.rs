@@ -4,7 +4,7 @@ use super::request::Request;
 use crate::CallContext;
 use crate::calls::support::{exists, unless_no_directory};
 use crate::errno::{Errno, Result};
-use crate::guest::{ALIAS_MAX, Backend, Dir, Host, HostFd};
+use crate::guest::{self, ALIAS_MAX, Backend, Dir, Host, HostFd};
 use crate::identity::{self, Truth, Want};
 use crate::paths::{Intent, Last, Origin, Place, resolve, reverse, seen_from};
 use crate::stored::{ALIASES, ALIASES_DIGITS, LINK_DIGITS};
@@ -136,6 +136,17 @@ fn spell<N: Backend>(
     place: Place,
     purpose: Purpose,
 ) -> Result<Option<Address>> {
+    if context.world.image.is_some() && place.at == Dir::Root {
+        let crate::CallBuffers { found: [found, _], spare: [real, _], .. } = &mut *context.buffers;
+        let purpose =
+            if purpose == Purpose::Bind { guest::Purpose::Make } else { guest::Purpose::Use };
+        let known = context.backend.real_path(found.as_c_str(), purpose, real);
+        if let Err(errno) = known {
+            place.close(context.backend);
+            return Err(errno);
+        }
+        found.copy(real);
+    }
     let found = &context.buffers.found[0];
     let short = found.len() < PATH_SIZE;
     match place.at {
