@@ -12,6 +12,7 @@
 //! file itself; its magic link does. Nothing is opened, unless the path would become too long.
 
 use crate::kernel::{CWD, Kernel, OpenFile};
+use crate::layers::Layers;
 use crate::layout::Decimal;
 use core::ffi::CStr;
 use linux_raw_sys::general::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_PATH};
@@ -48,6 +49,10 @@ pub trait Process: Kernel {
     fn is_tree_lost(&self, errno: Errno) -> bool {
         let _ = errno;
         false
+    }
+    /// The layers of the container's tree, if it has two.
+    fn layers(&self) -> Option<Layers<'_>> {
+        None
     }
     /// The name of the working directory, where that is quicker than its link; whether it is
     /// known.
@@ -288,4 +293,15 @@ fn explain<P: Process>(process: &P, dir: Dir) -> Result<()> {
 /// Opens what a start is as a place only, where this process has no descriptor of it.
 pub(crate) fn open_start<P: Process>(process: &P, dir: Dir) -> Result<OpenFile<'_, P>> {
     at(process, dir, c"", |at| OpenFile::open(process, at.path, O_PATH | O_CLOEXEC, 0))
+}
+
+/// The kernel's name of a start.
+pub(crate) fn path_of<P: Process>(process: &P, dir: Dir, into: &mut Text) -> Result<()> {
+    match start(dir, c"")? {
+        Dir::Root => into.set(b"/"),
+        Dir::Cwd if process.cwd_name(into) => Ok(()),
+        dir => into.fill(|bytes| {
+            by_path(process, dir, c"", |link, _| process.readlinkat(CWD, link, bytes))
+        }),
+    }
 }

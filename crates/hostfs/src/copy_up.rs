@@ -11,7 +11,7 @@
 //! goes on showing the image's file, and of a file with several names inside the image only the
 //! name that is changed gets the copy.
 
-use crate::file_contents::fill;
+use crate::file_contents::{Origin, fill};
 use crate::kernel::{CWD, Kernel, OpenFile};
 use crate::{io, layout, lock};
 use core::ffi::CStr;
@@ -49,7 +49,7 @@ pub fn copy_up<K: Kernel>(
     }
     io::with_temporary(kernel, directory, layout::Temporary::Copy, |name, copy| {
         let replaced = io::allow_owner(kernel, &copy)
-            .and_then(|()| fill(kernel, (&source, &status), &copy))
+            .and_then(|()| fill(kernel, (&source, &status), &copy, Origin::Attribute))
             .and_then(|()| {
                 let replace = || replace(kernel, &status, name, path, image);
                 lock::while_alone(kernel, directory, replace)

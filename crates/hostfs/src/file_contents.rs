@@ -5,9 +5,13 @@ use crate::io;
 use crate::kernel::{BUFFER, Kernel, OpenFile, Target};
 use crate::layout::Decimal;
 use core::ffi::CStr;
-use linux_raw_sys::general::{AT_EMPTY_PATH, S_IFMT, S_IFREG, SEEK_DATA, SEEK_HOLE, stat};
+use linux_raw_sys::general::{
+    AT_EMPTY_PATH, S_IFMT, S_IFREG, SEEK_DATA, SEEK_HOLE, XATTR_CREATE, stat,
+};
 use view::calls::support::COPY;
 use view::errno::Result;
+use view::identity::OWNER;
+use view::identity::record::ORIGIN;
 use view::{Errno, HostFd};
 
 /// The longest list of attributes, and the longest value (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
@@ -22,23 +26,62 @@ pub(crate) fn fill<K: Kernel>(
     kernel: &K,
     (source, status): (&OpenFile<'_, K>, &stat),
     copy: &OpenFile<'_, K>,
+    origin: Origin<'_>,
 ) -> Result<()> {
     if status.st_mode & S_IFMT != S_IFREG {
         return Err(Errno::EINVAL);
     }
     let (from, to) = (source.fd(), copy.fd());
-    kernel.with_buffer(|buffer| {
-        contents(kernel, from, to, status.st_size as u64, buffer)?;
-        attributes(kernel, from, to, buffer)
-    })?;
+    kernel.with_buffer(|buffer| contents(kernel, from, to, status.st_size as u64, buffer))?;
+    metadata(kernel, (source, status), copy, origin)
+}
+
+/// How a copy shows which file it was made of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin<'a> {
+    /// By an attribute.
+    Attribute,
+    /// By another one, and a record with this text if it has none: then its mark says that there
+    /// is more to be read, and the copy keeps the number of the file.
+    Record(&'a [u8]),
+    /// By the attributes that it has itself.
+    Same,
+}
+
+/// The bit of a mode on disk that says that there is a record.
+const MARK: u32 = 0o1000;
+
+/// Gives a file attributes, group, mode and times of another one, and notes the inode that it was
+/// made of.
+pub(crate) fn metadata<K: Kernel>(
+    kernel: &K,
+    (source, status): (&OpenFile<'_, K>, &stat),
+    copy: &OpenFile<'_, K>,
+    origin: Origin<'_>,
+) -> Result<()> {
+    let (from, to) = (source.fd(), copy.fd());
+    kernel.with_buffer(|buffer| attributes(kernel, from, to, buffer))?;
     // By this the view recognises the copy of a file that a process still has open; where there
     // are no attributes, it goes by the size.
     let inode = Decimal::new(status.st_ino);
-    let _ = kernel.setxattr(Target::File(to), COPY, inode.as_bytes(), 0);
+    let mark = match origin {
+        Origin::Attribute => {
+            let _ = kernel.setxattr(Target::File(to), COPY, inode.as_bytes(), 0);
+            0
+        }
+        Origin::Same => 0,
+        Origin::Record(text) => {
+            kernel.setxattr(Target::File(to), ORIGIN, inode.as_bytes(), 0)?;
+            match kernel.setxattr(Target::File(to), OWNER, text, XATTR_CREATE) {
+                Ok(()) | Err(Errno::EEXIST) => MARK,
+                Err(errno) => return Err(errno),
+            }
+        }
+    };
     // The file may have another group of the caller's. If that cannot be given, the copy keeps
     // the group that new files get here.
     let _ = kernel.fchownat(to, c"", u32::MAX, status.st_gid, AT_EMPTY_PATH);
-    kernel.fchmod(to, status.st_mode & 0o7777)?;
+    kernel.fchmod(to, status.st_mode & 0o7777 | mark)?;
     kernel.utimensat(to, None, Some(&times_of(status)), 0)
 }
 

@@ -4,14 +4,15 @@
 //! Calls that older kernels do not have, or that a sandbox refuses altogether (`EPERM`, as older
 //! versions of Docker do), are replaced by older ones, and are not tried again.
 
-use crate::at::{Process, at, by_path, from_root, open_start, start};
+use crate::at::{Process, at, by_path, from_root, open_start, path_of, start};
 use crate::kernel::{CWD, Feature, Target};
+pub use crate::look::look;
+use crate::overlay::{self, Overlay};
 use crate::{at::DirPath, io};
-use abi::layout::stat::EMPTY_STATX;
 use core::ffi::CStr;
 use linux_raw_sys::general::{
-    AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_NOFOLLOW,
-    O_PATH, S_IFLNK, S_IFMT, STATX_BASIC_STATS, stat, statfs64, statx, statx_timestamp, timespec,
+    AT_EACCESS, AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, O_ACCMODE,
+    O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_PATH, O_TRUNC, S_IFLNK, S_IFMT, statfs64, statx, timespec,
 };
 use view::errno::Result;
 use view::{Dir, Errno, HostFd, Text};
@@ -30,6 +31,26 @@ impl<P: Process> Files<P> {
     /// `open`; see [`view::Host::open`], as for all methods here.
     #[inline]
     pub fn open(
+        &self,
+        dir: Dir,
+        path: &CStr,
+        flags: u32,
+        mode: u32,
+        resolve: u64,
+    ) -> Result<HostFd> {
+        if let Some(layers) = Overlay::of(&self.process) {
+            let reads = flags & (O_ACCMODE | O_CREAT | O_TRUNC) == 0 || flags & O_PATH != 0;
+            let open = |dir, path: &CStr| self.open_real(dir, path, flags, mode, resolve);
+            return if reads {
+                layers.reading(dir, path, open)
+            } else {
+                layers.changing(dir, path, open)
+            };
+        }
+        self.open_real(dir, path, flags, mode, resolve)
+    }
+
+    fn open_real(
         &self,
         dir: Dir,
         path: &CStr,
@@ -69,112 +90,147 @@ impl<P: Process> Files<P> {
     #[inline]
     pub fn statx(&self, dir: Dir, path: &CStr, flags: u32, into: &mut statx) -> Result<()> {
         let process = &self.process;
-        let dir = start(dir, path)?;
-        if path.is_empty()
-            && dir != Dir::Root
-            && let Some(file) = process.descriptor(dir)?
-        {
-            return look(process, file, c"", flags | AT_EMPTY_PATH, into);
-        }
-        at(process, dir, path, |at| look(process, at.dir, at.path, at.flags(flags), into))
+        self.reading(dir, path, |dir, path| {
+            let dir = start(dir, path)?;
+            if path.is_empty()
+                && dir != Dir::Root
+                && let Some(file) = process.descriptor(dir)?
+            {
+                return look(process, file, c"", flags | AT_EMPTY_PATH, into);
+            }
+            at(process, dir, path, |at| look(process, at.dir, at.path, at.flags(flags), into))
+        })
     }
 
     /// `readlink`; with an empty path of the link that a descriptor is.
     #[inline]
     pub fn readlink(&self, dir: Dir, path: &CStr, into: &mut Text) -> Result<()> {
         let process = &self.process;
-        let dir = start(dir, path)?;
-        into.fill(|bytes| {
-            if !path.is_empty() || dir == Dir::Root {
-                return at(process, dir, path, |at| process.readlinkat(at.dir, at.path, bytes));
-            }
-            match process.descriptor(dir)? {
-                Some(file) => process.readlinkat(file, c"", bytes),
-                // The text of the magic link itself is what `path_of` gives.
-                None => process.readlinkat(open_start(process, dir)?.fd(), c"", bytes),
-            }
-        })
+        self.reading(dir, path, |dir, path| {
+            let dir = start(dir, path)?;
+            into.fill(|bytes| {
+                if !path.is_empty() || dir == Dir::Root {
+                    return at(process, dir, path, |at| process.readlinkat(at.dir, at.path, bytes));
+                }
+                match process.descriptor(dir)? {
+                    Some(file) => process.readlinkat(file, c"", bytes),
+                    // The text of the magic link itself is what `path_of` gives.
+                    None => process.readlinkat(open_start(process, dir)?.fd(), c"", bytes),
+                }
+            })
+        })?;
+        // A magic link of `/proc` may lead to a file of the image.
+        overlay::to_place(process, into)
     }
 
     /// The kernel's name of a start.
     pub fn path_of(&self, dir: Dir, into: &mut Text) -> Result<()> {
-        let process = &self.process;
-        match start(dir, c"")? {
-            Dir::Root => into.set(b"/"),
-            Dir::Cwd if process.cwd_name(into) => Ok(()),
-            dir => into.fill(|bytes| {
-                by_path(process, dir, c"", |link, _| process.readlinkat(CWD, link, bytes))
-            }),
+        path_of(&self.process, dir, into)?;
+        match Overlay::of(&self.process) {
+            Some(layers) => layers.replace_name(into),
+            None => Ok(()),
         }
     }
 
     /// `faccessat2` with `AT_EACCESS`.
     pub fn access(&self, dir: Dir, path: &CStr, mode: u32, flags: u32) -> Result<()> {
-        at(&self.process, dir, path, |at| access(&self.process, at, mode, flags))
+        self.reading(dir, path, |dir, path| {
+            at(&self.process, dir, path, |at| access(&self.process, at, mode, flags))
+        })
     }
 
     /// `mkdirat`.
     pub fn mkdir(&self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
         let process = &self.process;
-        at(process, dir, path, |at| {
-            process.mkdirat(at.dir, at.path, mode)?;
-            keep_owners_rights(process, at, mode)
+        self.making(dir, path, |dir, path| {
+            at(process, dir, path, |at| {
+                process.mkdirat(at.dir, at.path, mode)?;
+                keep_owners_rights(process, at, mode, AT_REMOVEDIR)
+            })
         })
     }
 
     /// `mknodat`.
     pub fn mknod(&self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
         let process = &self.process;
-        at(process, dir, path, |at| {
-            process.mknodat(at.dir, at.path, mode)?;
-            keep_owners_rights(process, at, mode)
+        self.making(dir, path, |dir, path| {
+            at(process, dir, path, |at| {
+                process.mknodat(at.dir, at.path, mode)?;
+                keep_owners_rights(process, at, mode, 0)
+            })
         })
     }
 
     /// `unlinkat`.
     pub fn unlink(&self, dir: Dir, path: &CStr, flags: u32) -> Result<()> {
         let process = &self.process;
-        at(process, dir, path, |at| process.unlinkat(at.dir, at.path, flags))
+        let unlink = |dir, path: &CStr| {
+            at(process, dir, path, |at| process.unlinkat(at.dir, at.path, flags))
+        };
+        match Overlay::of(process) {
+            Some(layers) => overlay::unlink(layers, dir, path, flags, unlink),
+            None => unlink(dir, path),
+        }
     }
 
     /// `renameat2`.
     pub fn rename(&self, from: (Dir, &CStr), to: (Dir, &CStr), flags: u32) -> Result<()> {
         let process = &self.process;
-        at(process, from.0, from.1, |from| {
-            at(process, to.0, to.1, |to| {
-                process.renameat2((from.dir, from.path), (to.dir, to.path), flags)
+        let rename = |from: (Dir, &CStr), to: (Dir, &CStr)| {
+            at(process, from.0, from.1, |from| {
+                at(process, to.0, to.1, |to| {
+                    process.renameat2((from.dir, from.path), (to.dir, to.path), flags)
+                })
             })
-        })
+        };
+        match Overlay::of(process) {
+            Some(layers) => overlay::rename(layers, from, to, flags, rename),
+            None => rename(from, to),
+        }
     }
 
     /// `linkat`.
     pub fn link(&self, from: (Dir, &CStr), to: (Dir, &CStr), flags: u32) -> Result<()> {
         let process = &self.process;
-        at(process, from.0, from.1, |from| {
-            let follow = if from.magic { AT_SYMLINK_FOLLOW } else { 0 };
-            let flags = from.flags(flags) | follow;
-            at(process, to.0, to.1, |to| {
-                process.linkat((from.dir, from.path), (to.dir, to.path), flags)
+        let link = |from: (Dir, &CStr), to: (Dir, &CStr)| {
+            at(process, from.0, from.1, |from| {
+                let follow = if from.magic { AT_SYMLINK_FOLLOW } else { 0 };
+                let flags = from.flags(flags) | follow;
+                at(process, to.0, to.1, |to| {
+                    process.linkat((from.dir, from.path), (to.dir, to.path), flags)
+                })
             })
-        })
+        };
+        match Overlay::of(process) {
+            Some(layers) => overlay::link(layers, from, to, link),
+            None => link(from, to),
+        }
     }
 
     /// `symlinkat`.
     pub fn symlink(&self, target: &CStr, dir: Dir, path: &CStr) -> Result<()> {
         let process = &self.process;
-        at(process, dir, path, |at| process.symlinkat(target, at.dir, at.path))
+        self.making(dir, path, |dir, path| {
+            at(process, dir, path, |at| process.symlinkat(target, at.dir, at.path))
+        })
     }
 
     /// `fchmodat`.
     pub fn chmod(&self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
         let process = &self.process;
-        at(process, dir, path, |at| process.fchmodat(at.dir, at.path, mode))
+        self.changing(dir, path, |dir, path| {
+            at(process, dir, path, |at| process.fchmodat(at.dir, at.path, mode))
+        })
     }
 
     /// `fchownat`.
     pub fn chown(&self, dir: Dir, path: &CStr, uid: u32, gid: u32, flags: u32) -> Result<()> {
         let process = &self.process;
-        at(process, dir, path, |at| process.fchownat(at.dir, at.path, uid, gid, at.flags(flags)))
+        self.changing(dir, path, |dir, path| {
+            at(process, dir, path, |at| {
+                process.fchownat(at.dir, at.path, uid, gid, at.flags(flags))
+            })
+        })
     }
 
     /// `utimensat`.
@@ -186,28 +242,34 @@ impl<P: Process> Files<P> {
         flags: u32,
     ) -> Result<()> {
         let process = &self.process;
-        at(process, dir, path, |at| {
-            process.utimensat(at.dir, Some(at.path), times, at.flags(flags))
+        self.changing(dir, path, |dir, path| {
+            at(process, dir, path, |at| {
+                process.utimensat(at.dir, Some(at.path), times, at.flags(flags))
+            })
         })
     }
 
     /// `truncate`.
     pub fn truncate(&self, dir: Dir, path: &CStr, length: u64) -> Result<()> {
         let process = &self.process;
-        by_path(process, dir, path, |path, _| process.truncate(Target::Path(path), length))
+        self.changing(dir, path, |dir, path| {
+            by_path(process, dir, path, |path, _| process.truncate(Target::Path(path), length))
+        })
     }
 
     /// `statfs`.
     pub fn statfs(&self, dir: Dir, path: &CStr, into: &mut statfs64) -> Result<()> {
         let process = &self.process;
-        let dir = start(dir, path)?;
-        if path.is_empty()
-            && matches!(dir, Dir::Held(_) | Dir::Guest(_))
-            && let Some(file) = process.descriptor(dir)?
-        {
-            return process.statfs(Target::File(file), into);
-        }
-        by_path(process, dir, path, |path, _| process.statfs(Target::Path(path), into))
+        self.reading(dir, path, |dir, path| {
+            let dir = start(dir, path)?;
+            if path.is_empty()
+                && matches!(dir, Dir::Held(_) | Dir::Guest(_))
+                && let Some(file) = process.descriptor(dir)?
+            {
+                return process.statfs(Target::File(file), into);
+            }
+            by_path(process, dir, path, |path, _| process.statfs(Target::Path(path), into))
+        })
     }
 
     /// `getxattr`.
@@ -220,12 +282,14 @@ impl<P: Process> Files<P> {
         into: &mut [u8],
     ) -> Result<usize> {
         let process = &self.process;
-        let call = |tree, rest: &CStr, flags| process.getxattrat(tree, rest, flags, name, into);
-        if let Some(result) = self.xattr_from_tree(dir, path, nofollow, call) {
-            return result;
-        }
-        by_path(process, dir, path, |path, magic| {
-            process.getxattr(Target::path(path, nofollow && !magic), name, into)
+        self.reading(dir, path, |dir, path| {
+            let call = |tree, rest: &CStr, flags| process.getxattrat(tree, rest, flags, name, into);
+            if let Some(result) = self.xattr_from_tree(dir, path, nofollow, call) {
+                return result;
+            }
+            by_path(process, dir, path, |path, magic| {
+                process.getxattr(Target::path(path, nofollow && !magic), name, into)
+            })
         })
     }
 
@@ -240,8 +304,10 @@ impl<P: Process> Files<P> {
         flags: u32,
     ) -> Result<()> {
         let process = &self.process;
-        by_path(process, dir, path, |path, magic| {
-            process.setxattr(Target::path(path, nofollow && !magic), name, value, flags)
+        self.changing(dir, path, |dir, path| {
+            by_path(process, dir, path, |path, magic| {
+                process.setxattr(Target::path(path, nofollow && !magic), name, value, flags)
+            })
         })
     }
 
@@ -254,20 +320,24 @@ impl<P: Process> Files<P> {
         into: &mut [u8],
     ) -> Result<usize> {
         let process = &self.process;
-        let call = |tree, rest: &CStr, flags| process.listxattrat(tree, rest, flags, into);
-        if let Some(result) = self.xattr_from_tree(dir, path, nofollow, call) {
-            return result;
-        }
-        by_path(process, dir, path, |path, magic| {
-            process.listxattr(Target::path(path, nofollow && !magic), into)
+        self.reading(dir, path, |dir, path| {
+            let call = |tree, rest: &CStr, flags| process.listxattrat(tree, rest, flags, into);
+            if let Some(result) = self.xattr_from_tree(dir, path, nofollow, call) {
+                return result;
+            }
+            by_path(process, dir, path, |path, magic| {
+                process.listxattr(Target::path(path, nofollow && !magic), into)
+            })
         })
     }
 
     /// `removexattr`.
     pub fn removexattr(&self, dir: Dir, path: &CStr, nofollow: bool, name: &CStr) -> Result<()> {
         let process = &self.process;
-        by_path(process, dir, path, |path, magic| {
-            process.removexattr(Target::path(path, nofollow && !magic), name)
+        self.changing(dir, path, |dir, path| {
+            by_path(process, dir, path, |path, magic| {
+                process.removexattr(Target::path(path, nofollow && !magic), name)
+            })
         })
     }
 
@@ -291,6 +361,48 @@ impl<P: Process> Files<P> {
             }
         }
         io::nameless_file(process, directory)
+    }
+
+    /// Makes a call that changes nothing on the layer that has the file.
+    #[inline]
+    fn reading<T>(
+        &self,
+        dir: Dir,
+        path: &CStr,
+        call: impl FnOnce(Dir, &CStr) -> Result<T>,
+    ) -> Result<T> {
+        match Overlay::of(&self.process) {
+            Some(layers) => layers.reading(dir, path, call),
+            None => call(dir, path),
+        }
+    }
+
+    /// The same with a call that changes a file.
+    #[inline]
+    fn changing<T>(
+        &self,
+        dir: Dir,
+        path: &CStr,
+        call: impl FnOnce(Dir, &CStr) -> Result<T>,
+    ) -> Result<T> {
+        match Overlay::of(&self.process) {
+            Some(layers) => layers.changing(dir, path, call),
+            None => call(dir, path),
+        }
+    }
+
+    /// The same with one that makes a name.
+    #[inline]
+    fn making<T>(
+        &self,
+        dir: Dir,
+        path: &CStr,
+        call: impl Fn(Dir, &CStr) -> Result<T>,
+    ) -> Result<T> {
+        match Overlay::of(&self.process) {
+            Some(layers) => layers.making(dir, path, call),
+            None => call(dir, path),
+        }
     }
 
     /// A call on attributes of a file in the container's tree, from the tree's descriptor. `None`
@@ -353,55 +465,6 @@ pub fn is_openat2_refused<P: Process>(process: &P) -> bool {
     root.inspect(|file| process.close(*file)).is_err()
 }
 
-/// `statx`, or what `newfstatat` says.
-pub fn look<P: Process>(
-    process: &P,
-    dir: HostFd,
-    path: &CStr,
-    flags: u32,
-    into: &mut statx,
-) -> Result<()> {
-    if !process.lacks(Feature::Statx) {
-        match process.statx(dir, path, flags, into) {
-            Err(Errno::ENOSYS | Errno::EPERM) => process.set_lacking(Feature::Statx),
-            result => return result,
-        }
-    }
-    let flags = flags & (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH);
-    *into = from_stat(&process.fstatat(dir, path, flags)?);
-    Ok(())
-}
-
-/// What `stat` says in the structure of `statx`, without the time of birth.
-fn from_stat(status: &stat) -> statx {
-    let stamp = |seconds, nanoseconds| statx_timestamp {
-        tv_sec: seconds as i64,
-        tv_nsec: nanoseconds as u32,
-        __reserved: 0,
-    };
-    let major = |device: u64| ((device >> 8) & 0xfff | (device >> 32) & !0xfff) as u32;
-    let minor = |device: u64| (device & 0xff | (device >> 12) & !0xff) as u32;
-    statx {
-        stx_mask: STATX_BASIC_STATS,
-        stx_blksize: status.st_blksize as u32,
-        stx_nlink: status.st_nlink as u32,
-        stx_uid: status.st_uid,
-        stx_gid: status.st_gid,
-        stx_mode: status.st_mode as u16,
-        stx_ino: status.st_ino,
-        stx_size: status.st_size as u64,
-        stx_blocks: status.st_blocks as u64,
-        stx_atime: stamp(status.st_atime, status.st_atime_nsec),
-        stx_ctime: stamp(status.st_ctime, status.st_ctime_nsec),
-        stx_mtime: stamp(status.st_mtime, status.st_mtime_nsec),
-        stx_rdev_major: major(status.st_rdev),
-        stx_rdev_minor: minor(status.st_rdev),
-        stx_dev_major: major(status.st_dev),
-        stx_dev_minor: minor(status.st_dev),
-        ..EMPTY_STATX
-    }
-}
-
 fn access<P: Process>(process: &P, at: &DirPath<'_>, mode: u32, flags: u32) -> Result<()> {
     const WRITE: u32 = 2;
     if !process.lacks(Feature::Faccessat2) {
@@ -424,15 +487,30 @@ fn access<P: Process>(process: &P, at: &DirPath<'_>, mode: u32, flags: u32) -> R
 }
 
 /// Gives the owner's rights back to a new file that the umask took: the umask is the guest's and
-/// may take all of them, but the view needs them on disk.
-fn keep_owners_rights<P: Process>(process: &P, at: &DirPath<'_>, mode: u32) -> Result<()> {
+/// may take all of them, but the view needs them on disk. Where that fails, the file is removed;
+/// `flags` is how.
+fn keep_owners_rights<P: Process>(
+    process: &P,
+    at: &DirPath<'_>,
+    mode: u32,
+    flags: u32,
+) -> Result<()> {
     const OWNER: u32 = 0o700;
     if !P::APPLIES_UMASK || mode & OWNER == 0 {
         return Ok(());
     }
-    let status = process.fstatat(at.dir, at.path, AT_SYMLINK_NOFOLLOW)?;
-    if mode & OWNER & !status.st_mode == 0 {
-        return Ok(());
+    let keep = || {
+        let status = process.fstatat(at.dir, at.path, AT_SYMLINK_NOFOLLOW)?;
+        if mode & OWNER & !status.st_mode == 0 {
+            return Ok(());
+        }
+        process.fchmodat(at.dir, at.path, status.st_mode & 0o7777 | mode & OWNER)
+    };
+    match keep() {
+        // It was made, and has been removed or moved meanwhile.
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
+        result => result.inspect_err(|_| {
+            let _ = process.unlinkat(at.dir, at.path, flags);
+        }),
     }
-    process.fchmodat(at.dir, at.path, status.st_mode & 0o7777 | mode & OWNER)
 }

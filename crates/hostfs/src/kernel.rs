@@ -148,7 +148,7 @@ pub trait Kernel {
     fn pwrite(&self, file: HostFd, from: &[u8], offset: u64) -> Result<usize>;
     /// `write`.
     fn write(&self, file: HostFd, from: &[u8]) -> Result<usize>;
-    /// `lseek` with `SEEK_DATA` or `SEEK_HOLE`.
+    /// `lseek`.
     fn lseek(&self, file: HostFd, offset: u64, whence: u32) -> Result<u64>;
     /// `copy_file_range` between two files at the same offset.
     fn copy_file_range(
@@ -160,6 +160,8 @@ pub trait Kernel {
     ) -> Result<u64>;
     /// `ioctl(target, FICLONE, source)`.
     fn clone_contents(&self, source: HostFd, target: HostFd) -> Result<()>;
+    /// `getdents64`: the length of what was written.
+    fn getdents(&self, directory: HostFd, into: &mut [u8]) -> Result<usize>;
     /// `flock`.
     fn flock(&self, file: HostFd, operation: u32) -> Result<()>;
 

@@ -4,6 +4,9 @@
 //!   containers/<id>/
 //!     ROOT/             the tree; its regular files may be hard links of the image's
 //!     inodes            which inodes of the tree are the image's (abi::shared::image)
+//!     upper/            in its place, where the image is beneath: what the container has changed
+//!     moved             directories of the image that have got another name, a line each: number,
+//!                       space, path, NUL; it exists if upper/ has files that are the image's, too
 //!     notes             the log of records of inodes without attributes (abi::notes)
 //!     run/              what the container needs while a process lives in it
 //!       shared          the file that its processes map (abi::shared)
@@ -20,6 +23,10 @@
 
 /// The container's tree.
 pub const ROOT: &str = "ROOT";
+/// The container's changes, above its image.
+pub const UPPER: &str = "upper";
+/// The log of directories of the image with another name.
+pub const MOVED: &str = "moved";
 /// The list of the image's inodes.
 pub const IMAGE_INODES: &str = "inodes";
 /// The log of records of inodes.

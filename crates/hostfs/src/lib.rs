@@ -14,6 +14,7 @@
 //! - [`at`]: how a [`view::Dir`] and a path become arguments of one system call.
 //! - [`files`]: the methods of [`view::Host`] on files; [`delegate_files`] forwards to them.
 //! - [`mod@copy_up`]: replaces a file that is shared with the image by a copy.
+//! - [`layers`], [`overlay`]: a tree of two layers: the image, and what the container has changed.
 //! - [`inode_log`]: records of inodes that cannot have extended attributes.
 //! - [`lock`]: the exclusive lock that both protocols use. [`io`]: complete reads and writes.
 //! - [`layout`]: the names of all of this in a container's directory.
@@ -35,8 +36,11 @@ pub mod files;
 pub mod inode_log;
 pub mod io;
 pub mod kernel;
+pub mod layers;
 pub mod layout;
 pub mod lock;
+mod look;
+pub mod overlay;
 #[cfg(test)]
 mod tests;
 

@@ -1,13 +1,15 @@
 //! A process on a [`Machine`]: [`Kernel`] in memory, with faults at chosen calls.
 
-use super::machine::{Inode, Kind, Machine};
+use super::layered::Layered;
+use super::machine::{Inode, Kind, Machine, ROOT};
 use super::turns::Turns;
 use crate::at::{self, MagicLink, Missing};
 use crate::kernel::{BUFFER, CWD, Feature, Kernel, Target};
+use crate::overlay::Layers;
 use core::ffi::CStr;
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, LOCK_EX, SEEK_DATA, stat, statfs64,
-    statx, timespec,
+    AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, LOCK_EX, SEEK_DATA,
+    XATTR_CREATE, XATTR_REPLACE, stat, statfs64, statx, timespec,
 };
 use std::boxed::Box;
 use std::cell::{Cell, RefCell};
@@ -21,7 +23,10 @@ use view::{Dir, Errno, HostFd, Text};
 
 /// Most bytes that one call reads, writes or copies: so all loops have several rounds.
 const PIECE: usize = 100;
-const ROOT: u64 = 1;
+/// Most names that one call lists.
+const LISTED: usize = 3;
+/// Device of all files, minor number.
+pub(super) const DEVICE: u32 = 5;
 
 /// What goes wrong, by the number of the call in its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +48,13 @@ pub(super) struct Process {
     pub(super) turns: Option<(Arc<Turns>, usize)>,
     pub(super) thread: u32,
     pub(super) files: RefCell<BTreeMap<i32, (u64, u64)>>,
+    /// The directories and names by which they were opened.
+    pub(super) opened: RefCell<BTreeMap<i32, (u64, String)>>,
+    /// The last names that were listed.
+    pub(super) listed: RefCell<BTreeMap<i32, String>>,
     pub(super) fault: Option<Fault>,
+    /// Memory that is lent again.
+    pub(super) buffer: RefCell<Option<Box<[u8]>>>,
     /// The names of the calls so far.
     pub(super) calls: RefCell<Vec<&'static str>>,
     /// Calls that are not there.
@@ -51,6 +62,10 @@ pub(super) struct Process {
     pub(super) umask: u32,
     pub(super) has_reflinks: bool,
     pub(super) has_copy_file_range: bool,
+    /// The file system has `RENAME_WHITEOUT`.
+    pub(super) has_rename_whiteout: bool,
+    /// The container's layers.
+    pub(super) layers: Option<Arc<Layered>>,
     /// Another thread has called `fork`: a child has all files open that this process closes.
     pub(super) has_child: bool,
     /// The guest's descriptors are this process's own.
@@ -71,12 +86,17 @@ impl Process {
             turns: None,
             thread: 7,
             files: RefCell::default(),
+            opened: RefCell::default(),
+            listed: RefCell::default(),
             fault: None,
+            buffer: RefCell::default(),
             calls: RefCell::default(),
             lacking: RefCell::default(),
             umask: 0o277,
             has_reflinks: false,
             has_copy_file_range: true,
+            has_rename_whiteout: true,
+            layers: None,
             has_child: false,
             is_own: true,
             tree: Cell::new(None),
@@ -148,7 +168,8 @@ impl Process {
     /// Where a path starts, and the path: magic links are taken apart here.
     fn start<'p>(&self, dir: HostFd, path: &'p CStr) -> Result<(u64, &'p str)> {
         let path = path.to_str().unwrap();
-        if let Some(rest) = path.strip_prefix("/proc/7/fd/") {
+        let links = std::format!("/proc/{}/fd/", self.thread);
+        if let Some(rest) = path.strip_prefix(&links) {
             let (number, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
             let file = self.file(HostFd(number.parse().unwrap()));
             return Ok((file.map_err(|_| Errno::ENOENT)?, rest));
@@ -186,7 +207,7 @@ impl Process {
 
 pub(super) fn status(number: u64, inode: &Inode) -> stat {
     stat {
-        st_dev: 5,
+        st_dev: DEVICE.into(),
         st_ino: number,
         st_nlink: inode.links.into(),
         st_mode: inode.type_bits() | inode.mode,
@@ -222,7 +243,11 @@ impl Kernel for Process {
         self.call("openat", |machine| {
             let (start, path) = self.start(dir, path)?;
             let inode = machine.open(start, path, flags, mode & !self.umask)?;
-            Ok(self.hold(machine, inode))
+            let file = self.hold(machine, inode);
+            if let Ok(place) = machine.parent(start, path) {
+                self.opened.borrow_mut().insert(file.0, place);
+            }
+            Ok(file)
         })
     }
 
@@ -248,6 +273,8 @@ impl Kernel for Process {
                 panic!("{file:?} is closed twice");
             };
             machine.locks.retain(|_, holder| self.has_child || *holder != open);
+            self.listed.borrow_mut().remove(&file.0);
+            self.opened.borrow_mut().remove(&file.0);
             Ok(())
         };
         // The kernel closes it even where it returns an error. A process that was killed is tidied
@@ -264,6 +291,10 @@ impl Kernel for Process {
             let inode = machine.inode(number);
             into.stx_ino = number;
             into.stx_mode = (inode.type_bits() | inode.mode) as u16;
+            into.stx_dev_minor = DEVICE;
+            into.stx_nlink = inode.links;
+            into.stx_size = inode.size() as u64;
+            into.stx_mtime.tv_sec = inode.times[1];
             Ok(())
         })
     }
@@ -277,6 +308,13 @@ impl Kernel for Process {
 
     fn readlinkat(&self, dir: HostFd, path: &CStr, into: &mut [u8]) -> Result<usize> {
         self.call("readlinkat", |machine| {
+            let links = std::format!("/proc/{}/fd/", self.thread);
+            let number = path.to_str().unwrap().strip_prefix(&links);
+            if let Some(number) = number.and_then(|number| number.parse().ok()) {
+                let file = self.file(HostFd(number)).map_err(|_| Errno::ENOENT)?;
+                let opened = self.opened.borrow().get(&number).cloned();
+                return give(machine.path_of(file, &opened.unwrap_or_default()).as_bytes(), into);
+            }
             let flags = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
             let number = self.find(machine, dir, path, flags)?;
             match &machine.inode(number).kind {
@@ -301,6 +339,29 @@ impl Kernel for Process {
 
     fn mkdirat(&self, dir: HostFd, path: &CStr, mode: u32) -> Result<()> {
         self.mknodat(dir, path, linux_raw_sys::general::S_IFDIR | mode)
+    }
+
+    fn getdents(&self, directory: HostFd, into: &mut [u8]) -> Result<usize> {
+        self.call("getdents", |machine| {
+            let number = self.file(directory)?;
+            let after = self.listed.borrow().get(&directory.0).cloned().unwrap_or_default();
+            let own = [(String::from("."), number), (String::from(".."), number)];
+            let names = machine.names(number)?.iter().map(|(name, inode)| (name.clone(), *inode));
+            let names = own.into_iter().chain(names).filter(|(name, _)| *name > after);
+            let mut done = 0;
+            for (name, inode) in names.take(LISTED) {
+                let length = (19 + name.len() + 1).next_multiple_of(8);
+                let Some(entry) = into.get_mut(done..done + length) else { break };
+                entry.fill(0);
+                entry[..8].copy_from_slice(&inode.to_le_bytes());
+                entry[16..18].copy_from_slice(&(length as u16).to_le_bytes());
+                entry[18] = (machine.inode(inode).type_bits() >> 12) as u8;
+                entry[19..19 + name.len()].copy_from_slice(name.as_bytes());
+                self.listed.borrow_mut().insert(directory.0, name);
+                done += length;
+            }
+            Ok(done)
+        })
     }
 
     fn mknodat(&self, dir: HostFd, path: &CStr, mode: u32) -> Result<()> {
@@ -328,16 +389,20 @@ impl Kernel for Process {
         })
     }
 
-    fn renameat2(&self, from: (HostFd, &CStr), to: (HostFd, &CStr), _: u32) -> Result<()> {
+    fn renameat2(&self, from: (HostFd, &CStr), to: (HostFd, &CStr), flags: u32) -> Result<()> {
         self.call("renameat2", |machine| {
-            machine.rename(self.start(from.0, from.1)?, self.start(to.0, to.1)?)
+            const WHITEOUT: u32 = 4;
+            if flags & WHITEOUT != 0 && !self.has_rename_whiteout {
+                return Err(Errno::EINVAL);
+            }
+            machine.rename(self.start(from.0, from.1)?, self.start(to.0, to.1)?, flags)
         })
     }
 
-    fn unlinkat(&self, dir: HostFd, path: &CStr, _: u32) -> Result<()> {
+    fn unlinkat(&self, dir: HostFd, path: &CStr, flags: u32) -> Result<()> {
         self.call("unlinkat", |machine| {
             let (start, path) = self.start(dir, path)?;
-            machine.unlink(start, path)
+            machine.remove(start, path, flags & AT_REMOVEDIR != 0)
         })
     }
 
@@ -376,7 +441,9 @@ impl Kernel for Process {
                 Some(path) => self.find(machine, dir, path, flags)?,
                 None => self.file(dir)?,
             };
-            machine.change(number).times = times.unwrap().map(|time| time.tv_sec);
+            machine.clock += 1;
+            let now = [machine.clock; 2];
+            machine.change(number).times = times.map_or(now, |all| all.map(|time| time.tv_sec));
             Ok(())
         })
     }
@@ -397,10 +464,17 @@ impl Kernel for Process {
         })
     }
 
-    fn setxattr(&self, target: Target<'_>, name: &CStr, value: &[u8], _: u32) -> Result<()> {
+    fn setxattr(&self, target: Target<'_>, name: &CStr, value: &[u8], flags: u32) -> Result<()> {
         self.call("setxattr", |machine| {
             let number = self.target(machine, target)?;
             let name = name.to_str().unwrap().to_string();
+            let inode = machine.inode(number);
+            match inode.attributes.contains_key(&name) {
+                _ if !inode.may_have_attributes() => return Err(Errno::EPERM),
+                true if flags & XATTR_CREATE != 0 => return Err(Errno::EEXIST),
+                false if flags & XATTR_REPLACE != 0 => return Err(Errno::ENODATA),
+                _ => {}
+            }
             machine.change(number).attributes.insert(name, value.to_vec());
             Ok(())
         })
@@ -445,9 +519,13 @@ impl Kernel for Process {
         })
     }
 
+    /// At the end, as with `O_APPEND`.
     fn write(&self, file: HostFd, from: &[u8]) -> Result<usize> {
-        let offset = self.machine().bytes(self.file(file)?).len();
-        self.pwrite(file, from, offset as u64)
+        self.call("write", |machine| {
+            let piece = &from[..from.len().min(PIECE)];
+            machine.write(self.file(file)?).extend(piece);
+            Ok(piece.len())
+        })
     }
 
     /// Zeros are holes.
@@ -539,8 +617,11 @@ impl Kernel for Process {
 
     fn with_buffer<T>(&self, call: impl FnOnce(&mut [u8; BUFFER]) -> Result<T>) -> Result<T> {
         // Not zeros: the stage's is not cleared either.
-        let mut buffer: Box<[u8]> = vec![0xa5; BUFFER].into();
-        call(buffer.first_chunk_mut().unwrap())
+        let new = || vec![0xa5; BUFFER].into();
+        let mut buffer: Box<[u8]> = self.buffer.take().unwrap_or_else(new);
+        let result = call(buffer.first_chunk_mut().unwrap());
+        self.buffer.replace(Some(buffer));
+        result
     }
 }
 
@@ -578,6 +659,10 @@ impl at::Process for Process {
             self.tree.set(None);
         }
         is_lost
+    }
+
+    fn layers(&self) -> Option<Layers<'_>> {
+        self.layers.as_deref().map(Layered::layers)
     }
 
     fn cwd_name(&self, into: &mut Text) -> bool {

@@ -4,5 +4,7 @@ mod copy_up;
 mod fake;
 mod files;
 mod inode_log;
+mod layered;
 mod machine;
+mod overlay;
 mod turns;
