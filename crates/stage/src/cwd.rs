@@ -13,7 +13,7 @@
 //! one thread at a time. A reader checks the stamp before and after, as with a sequence lock, but
 //! asks the kernel instead of trying again.
 
-use crate::kernel::calls;
+use crate::kernel::{LINUX, calls};
 use crate::{shared, tasks};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use view::Text;
@@ -79,7 +79,10 @@ fn ask(into: &mut Text) -> bool {
     let generation = shared::shared().plain().generation();
     let stamp = STAMP.load(Ordering::Acquire);
     let asked = into.fill(|bytes| calls::getcwd(bytes).map(|length| length - 1));
-    if asked.is_err() || into.as_bytes().first() != Some(&b'/') {
+    if asked.is_err()
+        || into.as_bytes().first() != Some(&b'/')
+        || hostfs::overlay::to_place(&LINUX, into).is_err()
+    {
         return false;
     }
     let name = into.as_bytes();

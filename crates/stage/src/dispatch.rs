@@ -19,7 +19,6 @@ use crate::{
     clone, cwd, entry, exec, fd_exhaustion, filters, leaving, locked_memory, memory_guard,
     patched_code, rewrite, shared, signals, slots, system, tasks, tracing, tree,
 };
-use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;
 use abi::calls::others::Right;
 use core::mem::MaybeUninit;
@@ -215,9 +214,7 @@ pub(crate) fn by_view(caught: &mut CaughtCall<'_>, op: Op) -> i64 {
         // SAFETY: the guest's own call, or one that the view has made from it, with the data that
         // it needs in the scratch memory.
         let result = unsafe { entry::on_guest_stack(caught.frame, &made, after) };
-        if result == i64::from(TREE_DESCRIPTOR) {
-            tree::lose();
-        }
+        tree::replaced(result);
         if moves {
             cwd::after_change();
         }

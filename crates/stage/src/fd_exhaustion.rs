@@ -12,7 +12,7 @@
 
 use crate::dispatch::{CaughtCall, by_view};
 use crate::{cwd, signals, system, tasks};
-use abi::boot::TREE_DESCRIPTOR;
+use abi::boot::{TREE_DESCRIPTOR, UPPER_DESCRIPTOR};
 use abi::calls::Op;
 use core::arch::asm;
 use linux_raw_sys::general as raw;
@@ -143,7 +143,7 @@ fn make_room(arguments: &[u64; 6]) {
     while closed < CLOSED && file > 0 {
         file -= 1;
         let named = arguments.iter().any(|argument| *argument as u32 == file);
-        if named || file == TREE_DESCRIPTOR as u32 {
+        if named || [TREE_DESCRIPTOR, UPPER_DESCRIPTOR].contains(&(file as i32)) {
             continue;
         }
         // SAFETY: closes a descriptor in this child's own table, which ends with it.

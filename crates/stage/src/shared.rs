@@ -1,10 +1,13 @@
 //! This process's access to the file that all processes of a container map ([`abi::shared`]), and
 //! the world that it has read from it.
 
-use crate::system::{Failed, Written};
+use crate::system::{self, Failed, Written};
+use abi::boot;
+use abi::index::Index;
 use abi::shared::{Shared, Switches};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use view::image::Image;
 use view::stored::{BINDINGS_MAX, EMULATORS_MAX, Places, Start};
 use view::world::{Binding, Emulator, Kind};
 use view::{Errno, World, stored};
@@ -38,7 +41,7 @@ pub(crate) unsafe fn attach(start: u64, length: usize, number: u32) -> Result<()
     let words = unsafe {
         core::slice::from_raw_parts(start as *const AtomicU64, length / size_of::<AtomicU64>())
     };
-    let shared = Shared::open(words).ok_or(Failed)?;
+    let (at, shared) = (start, Shared::open(words).ok_or(Failed)?);
     let range = shared.records().find(number).ok_or(Failed)?;
     // SAFETY: the record lies in the mapping, and records never change.
     let bytes: &'static [u8] = unsafe {
@@ -72,10 +75,44 @@ pub(crate) unsafe fn attach(start: u64, length: usize, number: u32) -> Result<()
         let namespaces = start.switches.has(Switches::NAMESPACES);
         let mut world = World::new(bindings, start.identity, emulators).in_namespaces(namespaces);
         world.host_name = start.host_name;
+        world.image = image(&shared, &start.places, at + length as u64)?;
         (&raw mut (*state).world).write(world);
     }
     switch_on(start.switches);
     Ok(())
+}
+
+/// Maps the index of the image behind the shared file; `None` if the container's tree has one
+/// layer.
+#[inline(never)]
+fn image(
+    shared: &Shared<'static>,
+    places: &Places<'static>,
+    behind: u64,
+) -> Result<Option<Image<'static>>, Failed> {
+    const PAGE: u64 = 4096;
+    if places.index.is_empty() {
+        return Ok(None);
+    }
+    let at = behind.next_multiple_of(PAGE);
+    let room = system::base() + boot::SLOTS - at;
+    let opened = crate::kernel::open_read(places.index).map_err(|_| Failed)? as u64;
+    let mapped = system::size(opened).and_then(|length| {
+        if length > room {
+            return Err(Failed);
+        }
+        system::map_index(at, length, opened).map(|()| length)
+    });
+    system::close(opened);
+    // SAFETY: the file has just been mapped for good. It was checked and does not change.
+    let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, mapped? as usize) };
+    Ok(Some(Image {
+        index: Index::open(bytes).ok_or(Failed)?,
+        changes: shared.changes(),
+        lower: places.lower,
+        upper: places.tree,
+        device: shared.tree_device().ok_or(Failed)?,
+    }))
 }
 
 fn state() -> &'static State {

@@ -155,6 +155,13 @@ pub(crate) fn map_shared(at: u64, length: u64, fd: u64) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Maps a file shared to be read, where the guest has nothing.
+pub(crate) fn map_index(at: u64, length: u64, fd: u64) -> Result<(), Failed> {
+    let flags = u64::from(raw::MAP_SHARED | raw::MAP_FIXED);
+    // SAFETY: the place is in the stage's range, and nothing is mapped there yet.
+    value(unsafe { call(raw::__NR_mmap, [at, length, 1, flags, fd, 0]) }).map(drop)
+}
+
 /// The sixteen hexadecimal digits of a number.
 pub(crate) fn hexadecimal(number: u64) -> [u8; 16] {
     core::array::from_fn(|at| b"0123456789abcdef"[(number >> (60 - 4 * at)) as usize & 15])

@@ -152,6 +152,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         helpers: helpers(request.facts),
         switches: switches(request.facts, &mut warnings),
         beside_image: None,
+        index: None,
         isolate: config.security.isolate,
         init: config.init && !request.overrides.exec,
         files,

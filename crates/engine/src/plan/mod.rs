@@ -80,6 +80,10 @@ pub struct Plan {
     /// its containers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside_image: Option<PathBuf>,
+    /// The index of the only lower directory of an overlay ([`Root::Overlay`]). With it, an engine
+    /// without mounts puts the two layers together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<PathBuf>,
     /// The container is a boundary (`--isolate`): its program and its image may be hostile.
     #[serde(default)]
     pub isolate: bool,

@@ -27,7 +27,7 @@ const TRACER: &str = "coracle-trace";
 /// How long to insist that killed processes are gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long killed processes are waited for. Time alone is no measure: on a busy machine, or one
+/// How long killed processes are waited for. Time alone does not tell: on a busy machine, or one
 /// that was stopped for a while, neither they nor this process may have run meanwhile.
 pub(super) struct Patience {
     until: Instant,

@@ -41,6 +41,13 @@ pub(crate) fn fstat_into(descriptor: i32, into: u64) -> Result<()> {
     reads!(__NR_fstat, fd(HostFd(descriptor)), into).map(drop)
 }
 
+pub(crate) fn fstat(descriptor: i32) -> Result<raw::stat> {
+    let mut status = core::mem::MaybeUninit::<raw::stat>::uninit();
+    fstat_into(descriptor, status.as_mut_ptr() as u64)?;
+    // SAFETY: the kernel has written all of it.
+    Ok(unsafe { status.assume_init() })
+}
+
 pub(crate) fn readlinkat(dir: i32, path: &CStr, into: &mut [u8]) -> Result<usize> {
     LINUX.readlinkat(HostFd(dir), path, into)
 }
@@ -82,7 +89,7 @@ pub(crate) fn fcntl(file: i32, command: u32, argument: u64) -> Result<u64> {
 #[inline(never)]
 pub(crate) fn lifted(descriptor: i32) -> i32 {
     let command = raw::F_DUPFD_CLOEXEC;
-    let Ok(high) = fcntl(descriptor, command, abi::boot::TREE_DESCRIPTOR as u64 + 1) else {
+    let Ok(high) = fcntl(descriptor, command, abi::boot::UPPER_DESCRIPTOR as u64 + 1) else {
         return descriptor;
     };
     close(descriptor);

@@ -9,11 +9,13 @@ use super::{Backend, calls, processes};
 use crate::{cwd, shared, tree};
 use abi::shared::Switches;
 use core::ffi::CStr;
+use hostfs::Kernel;
 use hostfs::at::{Process, from_root, start};
 use hostfs::inode_log::IndexedLog;
-use linux_raw_sys::general::{F_GETFL, F_GETSIG, F_SETSIG, O_PATH};
+use linux_raw_sys::general::{F_GETFL, F_GETSIG, F_SETSIG, O_PATH, statx};
 use view::errno::Result;
-use view::guest::Straight;
+use view::guest::{Purpose, Straight};
+use view::identity::Truth;
 use view::{Dir, Errno, Host, HostFd, Task, Text};
 
 /// The container's log of records of inodes.
@@ -64,8 +66,44 @@ impl Host for Backend<'_> {
         self.files.memory_file(name, shared::places().run)
     }
 
+    fn inode_of(&mut self, dir: Dir, into: &mut statx) -> Result<()> {
+        let descriptor = LINUX.descriptor(dir)?.ok_or(Errno::EBADF)?;
+        let status = calls::fstat(descriptor.0)?;
+        (into.stx_dev_major, into.stx_dev_minor) = hostfs::overlay::device(status.st_dev);
+        into.stx_ino = status.st_ino;
+        into.stx_mode = status.st_mode as u16;
+        Ok(())
+    }
+
+    fn truth_in_image(&mut self, facts: &statx) -> Option<Truth> {
+        shared::world().image?.truth_of(facts)
+    }
+
+    fn is_in_image(&mut self, facts: &statx) -> bool {
+        shared::world().image.is_some_and(|image| image.of_facts(facts).is_some())
+    }
+
+    fn real_path(&mut self, path: &CStr, purpose: Purpose, into: &mut Text) -> Result<bool> {
+        hostfs::overlay::real_path(&LINUX, path, purpose, into)
+    }
+
+    fn base_of(&mut self, path: &CStr) -> Option<u32> {
+        hostfs::overlay::base_of(&LINUX, path)
+    }
+
+    fn seek(&mut self, dir: Dir, offset: u64, whence: u32) -> Result<u64> {
+        LINUX.lseek(LINUX.descriptor(dir)?.ok_or(Errno::EBADF)?, offset, whence)
+    }
+
+    fn getdents(&mut self, dir: Dir, into: &mut [u8]) -> Result<usize> {
+        LINUX.getdents(LINUX.descriptor(dir)?.ok_or(Errno::EBADF)?, into)
+    }
+
     fn image_links(&mut self, inode: u64) -> Option<u32> {
-        shared::shared().image().links(inode)
+        match shared::world().image {
+            Some(image) => image.links(inode),
+            None => shared::shared().image().links(inode),
+        }
     }
 
     fn was_replaced(&mut self, inode: u64) -> bool {
@@ -81,6 +119,10 @@ impl Host for Backend<'_> {
     }
 
     fn copy_up(&mut self, path: &CStr) -> Result<()> {
+        let note = |key: &[u8], record: &[u8]| inode_log().set(key, Some(record));
+        if let Some(result) = hostfs::overlay::copy_up(&LINUX, path, note) {
+            return result;
+        }
         hostfs::copy_up(&LINUX, shared::places().copy_dir, path, &mut SharedImage)
     }
 
@@ -183,6 +225,9 @@ impl Host for Backend<'_> {
         mask: Option<u32>,
         into: u64,
     ) -> Option<Result<()>> {
+        if shared::world().image.is_some() && !path.is_empty() && dir == Dir::Root {
+            return None;
+        }
         if let Some(mask) = mask {
             if shared::switches().has(Switches::NO_STATX) {
                 return None;
@@ -203,7 +248,11 @@ impl Host for Backend<'_> {
     }
 
     fn tree_descriptor(&mut self) -> Option<i32> {
-        tree::descriptor()
+        tree::Held::Tree.descriptor()
+    }
+
+    fn upper_descriptor(&mut self) -> Option<i32> {
+        tree::Held::Upper.descriptor()
     }
 
     fn remembered_cwd(&mut self, into: &mut Text) -> bool {

@@ -13,6 +13,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hostfs::at::{MagicLink, Missing, Process};
 use hostfs::kernel::BUFFER;
+use hostfs::overlay::Layers;
 use hostfs::{CWD, Feature, Kernel, Target};
 use linux_raw_sys::general as raw;
 use linux_raw_sys::general::{F_GETFL, O_CLOEXEC, stat, statfs64, statx, timespec};
@@ -353,6 +354,10 @@ impl Kernel for Linux {
         reads!(__NR_ioctl, fd(target), FICLONE, fd(source)).map(drop)
     }
 
+    fn getdents(&self, directory: HostFd, into: &mut [u8]) -> Result<usize> {
+        calls::getdents(directory.0, into)
+    }
+
     fn flock(&self, file: HostFd, operation: u32) -> Result<()> {
         reads!(__NR_flock, fd(file), operation.into()).map(drop)
     }
@@ -423,6 +428,13 @@ impl Process for Linux {
             _ if is_without_thread_self() => Missing::TryAgain,
             _ => Missing::Behind,
         }
+    }
+
+    #[inline]
+    fn layers(&self) -> Option<Layers<'_>> {
+        let places = shared::places();
+        let image = shared::world().image?;
+        Some(Layers { image, work: places.copy_dir, moved: places.moved })
     }
 
     fn in_tree<'p>(&self, path: &'p CStr) -> Option<(HostFd, &'p CStr)> {

@@ -22,7 +22,8 @@ use abi::boot;
 use core::ffi::CStr;
 use hostfs::at::MagicLink;
 use hostfs::{Files, Kernel, Target};
-use linux::{LINUX, Linux};
+pub(crate) use linux::LINUX;
+use linux::Linux;
 pub(crate) use path_buffer::Link;
 use view::errno::Result;
 use view::guest::{Dir, Guest, Host};
@@ -136,6 +137,14 @@ pub(crate) fn device_of(path: &[u8]) -> Option<(u32, u32)> {
 pub(crate) fn label_of(path: &[u8]) -> Result<usize> {
     let get = |path: &CStr| LINUX.getxattr(Target::Link(path), c"security.selinux", &mut []);
     LINUX.with_path(&[path], get)
+}
+
+/// Opens a host path for reading.
+#[cold]
+#[inline(never)]
+pub(crate) fn open_read(path: &[u8]) -> Result<i32> {
+    let flags = linux_raw_sys::general::O_RDONLY | linux_raw_sys::general::O_CLOEXEC;
+    LINUX.with_path(&[path], |path| calls::openat(calls::CWD, path, flags, 0))
 }
 
 /// Whether a host path can be opened with these flags.

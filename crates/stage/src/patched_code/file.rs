@@ -142,6 +142,9 @@ fn is_images(facts: &raw::stat) -> bool {
         (device >> 32 & 0xffff_f000 | device >> 8 & 0xfff) as u32,
         (device >> 12 & 0xffff_ff00 | device & 0xff) as u32,
     );
+    if let Some(image) = shared::world().image {
+        return image.of_inode(device, facts.st_ino).is_some();
+    }
     shared::tree_device() == Some(device) && shared::shared().image().links(facts.st_ino).is_some()
 }
 

@@ -110,10 +110,12 @@ pub(in crate::engines) fn in_namespaces(
         notes: point.join(hostfs::layout::INODE_LOG),
         run: point.into(),
         beside_image: texts.exists().then_some(texts),
+        layers: None,
     };
     let world = Compiled::new(all, Some(identity));
     let entered = world.binding_of(plan.process.cwd.as_os_str().as_bytes());
-    let prepared = Prepared { world, files, cwd: plan.process.cwd.clone(), entered };
+    let cwd = plan.process.cwd.clone();
+    let prepared = Prepared { world, files, cwd, entered, layers: None };
     let mut task = run::first_task(plan, &prepared)?;
     if let Some(sets) = plan.process.capabilities {
         let own = if plan.process.uid == 0 { sets.bounding } else { sets.ambient };
@@ -164,11 +166,12 @@ impl Entry<'_> {
         let mut world =
             World::new(&bindings, prepared.world.identity(), &emulators).in_namespaces(namespaces);
         world.host_name = prepared.world.host_name();
+        world.image = prepared.layers.as_ref().and_then(|layers| layers.image());
         let stage = stage_file::place(&prepared.files)?;
         let shared = Shared::new(self.mode, self.switches, prepared, &world, &stage, self.fresh)?;
         let mut host = HostCalls::new(run::parts(prepared)?);
         if let Some(root) = bindings.iter().find(|binding| binding.guest == b"/") {
-            host.rooted_at(root.host);
+            host.rooted_at(prepared.files.image_root().unwrap_or(root.host));
         }
         let mut caller = Caller::new(host);
         last()?;

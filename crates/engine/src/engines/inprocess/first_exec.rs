@@ -173,7 +173,8 @@ mod tests {
             kind: Kind::Tree,
         };
         let world = Compiled::new(vec![bound], None);
-        Prepared { world, files: Files::of(place, root.clone()), cwd: root, entered: 0 }
+        let files = Files::of(place, root.clone());
+        Prepared { world, files, cwd: root, entered: 0, layers: None }
     }
 
     #[test]

@@ -131,7 +131,8 @@ fn prepare(program: &Path, place: &Path) -> std::io::Result<Prepared> {
         ],
         None,
     );
-    Ok(Prepared { world, files: Files::of(&place, root.clone()), cwd: root, entered: 0 })
+    let files = Files::of(&place, root.clone());
+    Ok(Prepared { world, files, cwd: root, entered: 0, layers: None })
 }
 
 fn execute(mode: Mode, prepared: &Prepared) -> crate::error::Result<std::convert::Infallible> {

@@ -60,7 +60,8 @@ impl Shared {
             errno: error.into(),
         };
         // Processes that live here without it are traced; their tracer notices it when it appears.
-        let known = if fresh { None } else { Common::open(&path) };
+        let is_made = !fresh || prepared.layers.is_some();
+        let known = if is_made { Common::open(&path) } else { None };
         let common = match known {
             Some(common) => common,
             None => Common::create(&path, &files.image_inodes, &files.notes).map_err(failed)?,
@@ -87,6 +88,7 @@ impl Shared {
         let beside = files.beside_image.as_ref().filter(|_| mode.has_texts());
         let texts = beside.and_then(|beside| texts(beside, stage)).unwrap_or_default();
         let tree = world.bindings.iter().find(|binding| binding.guest == b"/");
+        let layers = files.layers.as_ref();
         let places = Places {
             tree: tree.filter(|root| root.kind == Kind::Tree).map_or(&[][..], |root| root.host),
             stage: stage.path.to_bytes(),
@@ -95,6 +97,9 @@ impl Shared {
             copy_dir: files.run.as_os_str().as_bytes(),
             run: files.run.as_os_str().as_bytes(),
             aliases: aliases.as_bytes(),
+            index: layers.map_or(&[], |layers| layers.index.as_os_str().as_bytes()),
+            lower: layers.map_or(&[], |layers| layers.lower.as_os_str().as_bytes()),
+            moved: layers.map_or(&[], |layers| layers.moved.as_os_str().as_bytes()),
             texts: texts.as_os_str().as_bytes(),
         };
         let (identity, host_name) = (prepared.world.identity(), prepared.world.host_name());
@@ -147,8 +152,8 @@ fn filter(prepared: &Prepared, stage: &StageFile, switches: Switches) -> Result<
     let start = boot::start(stage.base);
     let interest = Interest {
         identity: prepared.world.identity().is_some(),
-        shared_image: prepared.files.image_inodes.exists(),
-        listing: prepared.world.lacks_mount_points(),
+        shared_image: prepared.layers.is_some() || prepared.files.image_inodes.exists(),
+        listing: prepared.layers.is_some() || prepared.world.lacks_mount_points(),
         host_name: !prepared.world.host_name().is_empty(),
         loader: Some((start, start + RANGE)),
         in_process: true,

@@ -25,10 +25,19 @@ pub fn note<'a>(
     log_path: &Path,
     records: impl IntoIterator<Item = (&'a [u8], String)>,
 ) -> Result<()> {
+    note_in(root, InodeLog::new(log_path.to_path_buf()), records)
+}
+
+/// The same with a log that is open.
+pub(super) fn note_in<'a>(
+    root: &Path,
+    mut log: InodeLog,
+    records: impl IntoIterator<Item = (&'a [u8], String)>,
+) -> Result<()> {
     let top =
         rustix::fs::open(root, sys::fs::DIRECTORY, Mode::empty()).map_err(failed("open", root))?;
-    let mut log = InodeLog::new(log_path.to_path_buf());
-    let written = failed("write", log_path);
+    let log_path = log.path().to_path_buf();
+    let written = failed("write", &log_path);
     for (path, text) in records {
         let (parent, name) = resolve::split(path);
         let flags = sys::fs::NAME_ONLY | OFlags::DIRECTORY;

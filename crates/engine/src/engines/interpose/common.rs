@@ -10,7 +10,8 @@ use abi::shared::{Shared, image};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use sys::shared::SharedWords;
 
 /// Its name in the container's directory for what is needed while it runs.
@@ -31,24 +32,22 @@ impl Common {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             result => result?,
         };
-        // Complete under another name: a tracer that looks for it sees all of it or nothing.
-        let unfinished = path.with_extension("new");
-        let flags =
-            OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::open(&unfinished, flags, Mode::from_raw_mode(0o600))?;
+        let (file, unfinished) = unfinished(path)?;
         let count = image::count(inodes.len());
         sys::shared::write(&file, Shared::TABLE, &mut image::table(&inodes))?;
         let words = SharedWords::create(&file, Shared::size(count))?;
         let shared = Shared::create_over(words.words(), count).ok_or(ErrorKind::InvalidData)?;
-        let mut notes = InodeLog::new(notes.to_path_buf());
-        let mut index = || {
-            let failed = |errno: view::Errno| std::io::Error::from_raw_os_error(errno.0.into());
-            notes.index(&shared.notes()).map_err(failed)
-        };
-        index()?;
-        std::fs::rename(&unfinished, path)?;
-        // Records that a tracer wrote before it could see the file.
-        index()?;
+        publish(&shared, (&unfinished, path), notes)?;
+        Ok(Self { words })
+    }
+
+    /// The same for an image whose index has this many records.
+    pub fn create_with_index(path: &Path, records: usize, notes: &Path) -> std::io::Result<Self> {
+        let (file, unfinished) = unfinished(path)?;
+        let words = SharedWords::create(&file, Shared::size_with_index(records))?;
+        let shared =
+            Shared::create_with_index(words.words(), records).ok_or(ErrorKind::InvalidData)?;
+        publish(&shared, (&unfinished, path), notes)?;
         Ok(Self { words })
     }
 
@@ -67,6 +66,31 @@ impl Common {
         Shared::open(self.words.words())
             .unwrap_or_else(|| unreachable!("a shared file does not change its kind"))
     }
+}
+
+/// Puts a complete file to its place, with an index of the log `notes`.
+fn publish(
+    shared: &Shared<'_>,
+    (unfinished, path): (&Path, &Path),
+    notes: &Path,
+) -> std::io::Result<()> {
+    let mut notes = InodeLog::new(notes.to_path_buf());
+    let mut index = || {
+        let failed = |errno: view::Errno| std::io::Error::from_raw_os_error(errno.0.into());
+        notes.index(&shared.notes()).map_err(failed)
+    };
+    index()?;
+    std::fs::rename(unfinished, path)?;
+    // Records that a tracer wrote before it could see the file.
+    index()
+}
+
+/// A new file under another name: a tracer that looks for it sees all of it or nothing.
+fn unfinished(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
+    let unfinished = path.with_extension("new");
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = rustix::fs::open(&unfinished, flags, Mode::from_raw_mode(0o600))?;
+    Ok((file, unfinished))
 }
 
 /// The file of a container, as it comes and goes while a tracer runs.

@@ -3,12 +3,12 @@
 
 use view::Task;
 use view::errno::Result;
-use view::guest::{Backend, Guest, Host};
+use view::guest::{Backend, Dir, Guest, Host};
 use view::text::Text;
 
 /// Inside an `impl Host`: forwards all methods to the field `host` that do not depend on who is
 /// asking. Not forwarded: `pid`, `tid`, `program_of`, `with_task`, `is_executed`, `signal_all`,
-/// `entered`, `set_entered`.
+/// `entered`, `set_entered`, `seek`, `getdents`.
 macro_rules! delegate_to_host {
     () => {
         hostfs::delegate_files!(host);
@@ -27,6 +27,14 @@ macro_rules! delegate_to_host {
             ) -> view::errno::Result<()>;
             fn lend(file: view::HostFd, into: &mut view::Text) -> view::errno::Result<()>;
             fn changed();
+            fn truth_in_image(
+                facts: &linux_raw_sys::general::statx
+            ) -> Option<view::identity::Truth>;
+            fn is_in_image(facts: &linux_raw_sys::general::statx) -> bool;
+            fn real_path(
+                path: &std::ffi::CStr, purpose: view::guest::Purpose, into: &mut view::Text
+            ) -> view::errno::Result<bool>;
+            fn base_of(path: &std::ffi::CStr) -> Option<u32>;
         }
 
         fn is_image_device(&self, major: u32, minor: u32) -> bool {
@@ -82,6 +90,14 @@ impl Host for DynBackend<'_> {
 
     fn set_entered(&mut self, descriptor: i32, binding: usize) {
         self.host.set_entered(descriptor, binding);
+    }
+
+    fn seek(&mut self, dir: Dir, offset: u64, whence: u32) -> Result<u64> {
+        self.host.seek(dir, offset, whence)
+    }
+
+    fn getdents(&mut self, dir: Dir, into: &mut [u8]) -> Result<usize> {
+        self.host.getdents(dir, into)
     }
 
     fn pid(&self) -> u32 {

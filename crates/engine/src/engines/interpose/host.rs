@@ -8,17 +8,21 @@ use super::common::Perhaps;
 use super::image_inodes::ImageInodes;
 use super::inode_log::InodeLog;
 use super::kernel::{HostKernel, errno};
+use super::layers::Mapped;
 use hostfs::at::MagicLink;
 use hostfs::copy_up::Image;
 use hostfs::files::is_openat2_refused;
 use hostfs::{CWD, Feature, Files, Kernel};
-use linux_raw_sys::general::AT_SYMLINK_NOFOLLOW;
+use linux_raw_sys::general::{AT_SYMLINK_NOFOLLOW, statx};
 use rustix::fs::OFlags;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::rc::Rc;
 use view::errno::Result;
+use view::guest::Purpose;
+use view::identity::Truth;
 use view::{Dir, Errno, Host, HostFd, Text};
 
 /// What belongs to one container.
@@ -30,6 +34,8 @@ pub struct Parts {
     pub inode_log: InodeLog,
     /// A directory on the file system of the tree, where copies and temporary files are made.
     pub run: PathBuf,
+    /// The layers of the tree, if it has two.
+    pub layers: Option<Rc<Mapped>>,
 }
 
 /// How many files are lent to guests' calls at most; one call may need 64 (`sendmmsg`).
@@ -54,7 +60,8 @@ impl HostCalls {
     /// For a container. Asks the kernel whether it has `openat2`.
     pub fn new(mut parts: Parts) -> Self {
         parts.inode_log = parts.inode_log.indexed(Perhaps::in_directory(&parts.run));
-        let process = HostKernel::default();
+        let mut process = HostKernel::default();
+        process.set_layers(parts.layers.clone());
         if is_openat2_refused(&process) {
             process.set_lacking(Feature::Openat2);
         }
@@ -66,6 +73,11 @@ impl HostCalls {
             lent: VecDeque::new(),
             replaced: HashSet::new(),
         }
+    }
+
+    /// The image beneath the container's own changes, if the tree has two layers.
+    pub fn image(&self) -> Option<view::image::Image<'_>> {
+        self.parts.layers.as_ref()?.image()
     }
 
     fn kernel(&self) -> &HostKernel {
@@ -127,8 +139,37 @@ impl Host for HostCalls {
         self.files.memory_file(name, self.parts.run.as_os_str().as_bytes())
     }
 
+    fn truth_in_image(&mut self, facts: &statx) -> Option<Truth> {
+        self.image()?.truth_of(facts)
+    }
+
+    fn is_in_image(&mut self, facts: &statx) -> bool {
+        self.image().is_some_and(|image| image.of_facts(facts).is_some())
+    }
+
+    fn real_path(&mut self, path: &CStr, purpose: Purpose, into: &mut Text) -> Result<bool> {
+        hostfs::overlay::real_path(self.kernel(), path, purpose, into)
+    }
+
+    fn base_of(&mut self, path: &CStr) -> Option<u32> {
+        hostfs::overlay::base_of(self.kernel(), path)
+    }
+
+    fn seek(&mut self, dir: Dir, offset: u64, whence: u32) -> Result<u64> {
+        let Dir::Held(file) = dir else { return Err(Errno::EBADF) };
+        self.kernel().lseek(file, offset, whence)
+    }
+
+    fn getdents(&mut self, dir: Dir, into: &mut [u8]) -> Result<usize> {
+        let Dir::Held(file) = dir else { return Err(Errno::EBADF) };
+        self.kernel().getdents(file, into)
+    }
+
     fn image_links(&mut self, inode: u64) -> Option<u32> {
-        self.parts.images.links(inode)
+        match self.image() {
+            Some(image) => image.links(inode),
+            None => self.parts.images.links(inode),
+        }
     }
 
     fn is_image_device(&self, major: u32, minor: u32) -> bool {
@@ -141,6 +182,11 @@ impl Host for HostCalls {
     }
 
     fn copy_up(&mut self, path: &CStr) -> Result<()> {
+        let (kernel, log) = (&self.files.process, &mut self.parts.inode_log);
+        let note = |key: &[u8], record: &[u8]| log.set(key, Some(record));
+        if let Some(result) = hostfs::overlay::copy_up(kernel, path, note) {
+            return result;
+        }
         let Self { files, parts, common, replaced, .. } = self;
         let directory = parts.run.as_os_str().as_bytes();
         let mut image = SharedImage { list: &parts.images, replaced, common };

@@ -12,7 +12,7 @@ use hostfs::Kernel;
 use hostfs::inode_log::{self, InodeLog as OpenLog};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use view::errno::Result;
 use view::{Errno, HostFd};
 
@@ -44,6 +44,11 @@ impl InodeLog {
     #[must_use]
     pub fn indexed(self, common: Perhaps) -> Self {
         Self { common: Some(common), ..self }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Brings an index up to the log.

@@ -6,20 +6,23 @@
 //!
 //! The process must have the umask 0, because modes come with the guest's umask applied.
 
+use super::layers::Mapped;
 use hostfs::at::{MagicLink, Missing, Process};
 use hostfs::kernel::BUFFER;
+use hostfs::overlay::Layers;
 use hostfs::{CWD, Feature, Kernel, Target};
 use linux_raw_sys::general::{
-    AT_SYMLINK_NOFOLLOW, LOCK_EX, SEEK_DATA, UTIME_NOW, stat, statfs64, statx, timespec,
+    AT_SYMLINK_NOFOLLOW, LOCK_EX, UTIME_NOW, stat, statfs64, statx, timespec,
 };
 use rustix::fs::{
     Access, AtFlags, FileType, FlockOperation, Gid, MemfdFlags, Mode, OFlags, RenameFlags,
-    ResolveFlags, SeekFrom, Timespec, Timestamps, Uid, XattrFlags,
+    ResolveFlags, Timespec, Timestamps, Uid, XattrFlags,
 };
 use rustix::io::{Errno as Raw, Result as RawResult};
 use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use view::errno::Result;
 use view::{Dir, Errno, HostFd};
 
@@ -30,6 +33,7 @@ pub struct HostKernel {
     thread: Cell<u32>,
     lacking: Cell<u8>,
     tree: Option<Tree>,
+    layers: Option<Rc<Mapped>>,
 }
 
 /// The open files of this process that a [`HostFd`] names, by number.
@@ -81,6 +85,11 @@ impl HostKernel {
         let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
         let directory = self.hold(directory);
         self.tree = Some(Tree { directory, prefix: [root, b"/"].concat(), device });
+    }
+
+    /// The container's tree has these layers.
+    pub(super) fn set_layers(&mut self, layers: Option<Rc<Mapped>>) {
+        self.layers = layers;
     }
 
     /// Device of the container's tree.
@@ -377,11 +386,7 @@ impl Kernel for HostKernel {
     }
 
     fn lseek(&self, file: HostFd, offset: u64, whence: u32) -> Result<u64> {
-        let place = match whence {
-            SEEK_DATA => SeekFrom::Data(offset),
-            _ => SeekFrom::Hole(offset),
-        };
-        self.with(file, |file| rustix::fs::seek(file, place))
+        self.with(file, |file| sys::fs::calls::lseek(file, offset, whence))
     }
 
     fn copy_file_range(
@@ -401,6 +406,10 @@ impl Kernel for HostKernel {
 
     fn clone_contents(&self, source: HostFd, target: HostFd) -> Result<()> {
         self.with_both(source, target, |source, target| rustix::fs::ioctl_ficlone(target, source))
+    }
+
+    fn getdents(&self, directory: HostFd, into: &mut [u8]) -> Result<usize> {
+        self.with(directory, |directory| sys::fs::calls::getdents(directory, into))
     }
 
     fn flock(&self, file: HostFd, operation: u32) -> Result<()> {
@@ -462,6 +471,10 @@ impl Process for HostKernel {
         let is_closed = matches!(dir, Dir::Guest(_))
             && matches!(self.lstat(link.as_c_str()), Err(Errno::ENOENT));
         if is_closed { Missing::Closed } else { Missing::Behind }
+    }
+
+    fn layers(&self) -> Option<Layers<'_>> {
+        self.layers.as_ref()?.layers()
     }
 
     fn in_tree<'p>(&self, path: &'p CStr) -> Option<(HostFd, &'p CStr)> {

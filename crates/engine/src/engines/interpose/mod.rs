@@ -10,10 +10,13 @@
 //!   system call for `hostfs`, [`delegate`] forwards to them.
 //! - [`image_inodes`], [`inode_log`], [`common`]: the container's lists, logs and shared file.
 //!   [`by_path`] reads and writes the log by path.
+//! - [`layers`]: the layers of a tree whose image is beneath it; [`changing`] changes it from
+//!   outside.
 //! - [`start`]: the steps of starting a program.
 
 pub mod aliases;
 pub mod by_path;
+pub mod changing;
 pub mod common;
 pub(super) mod delegate;
 pub mod emulators;
@@ -21,6 +24,7 @@ pub mod host;
 pub mod image_inodes;
 pub mod inode_log;
 pub mod kernel;
+pub mod layers;
 mod points;
 pub mod prepare;
 pub(super) mod run;

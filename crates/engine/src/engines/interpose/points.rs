@@ -5,14 +5,21 @@
 //! directories by links meanwhile. That changes only where its own names lead: nothing is ever made
 //! through a link ([`sys::fs::resolve`]).
 
+use super::kernel::HostKernel;
+use super::layers::Mapped;
 use super::world::{Bound, is_at_or_below};
+use hostfs::Files;
+use linux_raw_sys::general::{AT_SYMLINK_NOFOLLOW, S_IFREG, statx_timestamp, timespec};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::ffi::OsStr;
+use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use sys::fs::resolve;
+use view::Dir;
+use view::guest::Purpose;
 use view::world::Kind;
 
 /// What a guest path means.
@@ -30,12 +37,132 @@ pub(super) struct Found {
 #[derive(Debug, Default)]
 pub(super) struct Points {
     mounts: Vec<Bound>,
+    /// Calls on the container's tree, where that has layers.
+    tree: Option<TreeCalls>,
+}
+
+/// Calls on a tree with layers, by the paths that the view uses.
+#[derive(Debug)]
+pub(super) struct TreeCalls {
+    pub(super) files: Files<HostKernel>,
+}
+
+impl TreeCalls {
+    pub(super) fn new(layers: Rc<Mapped>) -> Self {
+        let mut process = HostKernel::default();
+        process.set_layers(Some(layers));
+        Self { files: Files { process } }
+    }
+
+    /// Where the kernel finds a file.
+    pub(super) fn real_path(&self, path: &Path) -> Result<PathBuf, Errno> {
+        let mut real = view::Text::EMPTY;
+        with_name(path, |path| {
+            hostfs::overlay::real_path(&self.files.process, path, Purpose::Use, &mut real)
+        })?;
+        Ok(OsStr::from_bytes(real.as_bytes()).into())
+    }
+
+    /// The type and mode of a file.
+    pub(super) fn status(&self, path: &Path) -> Result<u32, Errno> {
+        let mut facts = view::identity::NO_FACTS;
+        with_name(path, |path| self.files.statx(Dir::Root, path, AT_SYMLINK_NOFOLLOW, &mut facts))?;
+        Ok(facts.stx_mode.into())
+    }
+
+    fn link(&self, path: &Path) -> Result<Vec<u8>, Errno> {
+        let mut target = view::Text::EMPTY;
+        with_name(path, |path| self.files.readlink(Dir::Root, path, &mut target))?;
+        Ok(target.as_bytes().to_vec())
+    }
+
+    /// Makes a missing directory or empty file, with the directories above it. None of them gets
+    /// other times.
+    fn make(&self, root: &Path, path: &[u8], directory: bool) -> Result<(), Errno> {
+        let mut at = root.to_path_buf();
+        let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable();
+        while let Some(name) = names.next() {
+            let above = at.clone();
+            at.push(OsStr::from_bytes(name));
+            let is_directory = directory || names.peek().is_some();
+            let made = self.keeping_times(&above, || {
+                with_name(&at, |path| {
+                    if is_directory {
+                        self.files.mkdir(Dir::Root, path, DIRECTORY_MODE)
+                    } else {
+                        self.files.mknod(Dir::Root, path, S_IFREG | FILE_MODE)
+                    }
+                })
+            });
+            match made {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    fn keeping_times(
+        &self,
+        directory: &Path,
+        make: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let mut before = view::identity::NO_FACTS;
+        with_name(directory, |path| self.files.statx(Dir::Root, path, 0, &mut before))?;
+        make()?;
+        let time =
+            |time: statx_timestamp| timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec.into() };
+        let times = [time(before.stx_atime), time(before.stx_mtime)];
+        with_name(directory, |path| self.files.utimens(Dir::Root, path, Some(&times), 0))
+    }
+}
+
+/// Makes a call with a path.
+pub(super) fn with_name<T>(
+    path: &Path,
+    call: impl FnOnce(&CStr) -> view::errno::Result<T>,
+) -> Result<T, Errno> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
+    call(&path).map_err(|errno| Errno::from_raw_os_error(errno.0.into()))
 }
 
 impl Points {
     /// With the root.
     pub(super) fn new(root: Bound) -> Self {
-        Self { mounts: vec![root] }
+        Self { mounts: vec![root], tree: None }
+    }
+
+    /// The container's tree has these layers.
+    pub(super) fn with_layers(self, layers: Option<Rc<Mapped>>) -> Self {
+        Self { tree: layers.map(TreeCalls::new), ..self }
+    }
+
+    /// The calls by which a path of the host is reached, if that is not the kernel's way.
+    fn tree_of(&self, path: &Path) -> Option<&TreeCalls> {
+        let root = self.mounts.iter().find(|mount| mount.guest == b"/")?;
+        self.tree.as_ref().filter(|_| path.starts_with(OsStr::from_bytes(&root.host)))
+    }
+
+    fn status(&self, path: &Path) -> Result<u32, Errno> {
+        match self.tree_of(path) {
+            Some(tree) => tree.status(path),
+            None => rustix::fs::statat(CWD, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+                .map(|stat| stat.st_mode),
+        }
+    }
+
+    fn target(&self, path: &Path) -> Result<Vec<u8>, Errno> {
+        match self.tree_of(path) {
+            Some(tree) => tree.link(path),
+            None => Ok(rustix::fs::readlinkat(CWD, path, Vec::new())?.into_bytes()),
+        }
+    }
+
+    /// Makes a symbolic link at a path of the host.
+    pub(super) fn symlink(&self, to: &Path, path: &Path) -> Result<(), Errno> {
+        let Some(tree) = self.tree_of(path) else { return rustix::fs::symlink(to, path) };
+        let to = CString::new(to.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
+        with_name(path, |path| tree.files.symlink(&to, Dir::Root, path))
     }
 
     /// Mounts over whatever is at and beneath its place.
@@ -104,8 +231,8 @@ impl Points {
             }
             let next = [&at[..], b"/", &part].concat();
             let host = self.host_of(&next);
-            match rustix::fs::statat(CWD, &host, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) => kind = Some(FileType::from_raw_mode(stat.st_mode)),
+            match self.status(&host) {
+                Ok(mode) => kind = Some(FileType::from_raw_mode(mode)),
                 Err(Errno::NOENT) => kind = None,
                 Err(errno) => return Err(errno),
             }
@@ -115,7 +242,7 @@ impl Points {
                     if links > resolve::LINKS_MAX {
                         return Err(Errno::LOOP);
                     }
-                    let target = rustix::fs::readlinkat(CWD, &host, Vec::new())?.into_bytes();
+                    let target = self.target(&host)?;
                     if target.starts_with(b"/") {
                         at.clear();
                     }
@@ -142,6 +269,10 @@ impl Points {
     pub(super) fn make(&self, found: &Found, directory: bool) -> Result<(), Errno> {
         let in_tree = |mount: &&Bound| mount.kind == Kind::Tree && mount.guest == b"/";
         match self.mount_of(&found.guest).filter(in_tree) {
+            Some(root) if self.tree.is_some() => {
+                let (root, path) = (Path::new(OsStr::from_bytes(&root.host)), &found.guest[1..]);
+                self.tree.as_ref().map_or(Ok(()), |tree| tree.make(root, path, directory))
+            }
             Some(root) => make_in_tree(OsStr::from_bytes(&root.host), &found.guest[1..], directory),
             None => make_on_host(&found.host, directory),
         }

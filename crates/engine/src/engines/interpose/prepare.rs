@@ -11,7 +11,8 @@
 //! `noexec`, `nosuid` and `nodev` have no counterpart: set-id bits and devices are never real here,
 //! and executing is not prevented.
 
-use super::points::{Found, Points};
+use super::layers::{LayerPaths, Mapped};
+use super::points::{Found, Points, TreeCalls};
 use super::world::{Bound, Compiled};
 use crate::error::{Error, Result};
 use crate::plan::{Ids, Mount, MountFlags, Plan, Root};
@@ -21,6 +22,7 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use view::identity::Truth;
 use view::identity::record::OWNER;
 use view::stored;
@@ -60,6 +62,8 @@ pub struct Files {
     pub run: PathBuf,
     /// A directory beside the image's tree, for what is made of the image's files.
     pub beside_image: Option<PathBuf>,
+    /// The layers of the tree, if it has two.
+    pub layers: Option<LayerPaths>,
 }
 
 /// A world that is ready.
@@ -73,6 +77,8 @@ pub struct Prepared {
     pub cwd: PathBuf,
     /// The binding by which it is entered.
     pub entered: u16,
+    /// The layers of the tree, if it has two.
+    pub layers: Option<Rc<Mapped>>,
 }
 
 /// Makes everything that the plan mounts, and compiles its table.
@@ -81,12 +87,18 @@ pub struct Prepared {
 /// process lives in the container: then memory is emptied and the files in `/etc` are written; else
 /// both stay as the processes there left them.
 pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
-    let Root::Directory { path } = &plan.root else {
-        return Err(Error::Invalid {
-            what: "root".into(),
-            value: "overlay".into(),
-            why: "an engine without mounts needs one directory".into(),
-        });
+    let (path, lower) = match (&plan.root, &plan.index) {
+        (Root::Directory { path }, _) => (path, None),
+        (Root::Overlay { lowers, upper, .. }, Some(index)) if lowers.len() == 1 => {
+            (upper, lowers.first().map(|lower| (lower, index)))
+        }
+        _ => {
+            return Err(Error::Invalid {
+                what: "root".into(),
+                value: "overlay".into(),
+                why: "an engine without mounts needs one directory, or an image's index".into(),
+            });
+        }
     };
     let failed = |call: &'static str| {
         move |error: std::io::Error| Error::Root {
@@ -105,14 +117,25 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     if fresh {
         crate::launch::etc_files::write_all(plan)?;
     }
+    let layers = match lower {
+        None => None,
+        Some((lower, index)) => {
+            let lower = lower.canonicalize().map_err(failed("realpath"))?;
+            let paths = LayerPaths::new(index, &lower, &root, &place);
+            let paths = paths.map_err(|errno| failed("stat")(errno.into()))?;
+            let notes = place.join(layout::INODE_LOG);
+            Some(Rc::new(Mapped::open(&paths, &notes, fresh).map_err(failed("map"))?))
+        }
+    };
     let points = Points::new(Bound {
         guest: b"/".to_vec(),
         host: root.as_os_str().as_bytes().to_vec(),
         read_only: false,
         kind: Kind::Tree,
     });
+    let points = points.with_layers(layers.clone());
     // A tree of the user's own gets no place for what is only convenient.
-    let own = root == place.join(layout::ROOT);
+    let own = layers.is_some() || root == place.join(layout::ROOT);
     let mut maker = Maker { points, memory, own, devices: devices(&plan.mounts) };
     let user = user_of(&plan.ids);
     plan.mounts.iter().try_for_each(|mount| maker.mount(mount, user))?;
@@ -125,8 +148,20 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     let world = Compiled::new(maker.points.finish(), identity).with_host_name(host_name);
     let mut files = Files::of(&place, root);
     files.beside_image.clone_from(&plan.beside_image);
+    files.layers = layers.as_ref().map(|layers| layers.paths().clone());
     let entered = world.binding_of(&directory.guest);
-    Ok(Prepared { world, files, cwd: directory.host, entered })
+    let cwd = real(layers.as_ref(), directory.host).map_err(|errno| Error::WorkingDirectory {
+        path: plan.process.cwd.clone(),
+        errno: errno.into(),
+    })?;
+    Ok(Prepared { world, files, cwd, entered, layers })
+}
+
+/// Where the kernel finds a file of the container's tree.
+fn real(layers: Option<&Rc<Mapped>>, path: PathBuf) -> Result<PathBuf, Errno> {
+    let Some(layers) = layers else { return Ok(path) };
+    let calls = TreeCalls::new(Rc::clone(layers));
+    calls.real_path(&path)
 }
 
 /// The container's user and group.
@@ -164,7 +199,8 @@ pub fn clean_run(run: &Path) {
         let is_text = is_text(&entry.name);
         let unfinished = layout::is_temporary(&entry.name) || is_text && entry.name.contains(&b'.');
         if unfinished || is_text && too_many {
-            let _ = rustix::fs::unlinkat(&run, &entry.name[..], AtFlags::empty());
+            // Where the tree has layers, also directories.
+            let _ = sys::fs::remove_tree(&run, &entry.name);
         }
     }
 }
@@ -300,7 +336,7 @@ impl Maker {
         let failed = |errno: Errno| Error::MountPoint { target: path.into(), errno: errno.into() };
         let parent = self.place(path.parent().unwrap_or(Path::new("/")), true, true)?;
         let link = parent.host.join(path.file_name().unwrap_or_default());
-        match rustix::fs::symlink(to, link) {
+        match self.points.symlink(to, &link) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(failed(errno)),
         }
@@ -489,6 +525,12 @@ pub fn place_stage(files: &Files, beginning: &str, base: u64) -> Result<PathBuf>
 }
 
 impl Files {
+    /// The image's tree, where the container's has two layers.
+    #[must_use]
+    pub fn image_root(&self) -> Option<&[u8]> {
+        self.layers.as_ref().map(|layers| layers.lower.as_os_str().as_bytes())
+    }
+
     /// The first of these directories on a file system that is mounted noexec.
     pub fn noexec<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Option<&'a Path> {
         let flag = rustix::fs::StatVfsMountFlags::NOEXEC;
@@ -505,6 +547,7 @@ impl Files {
             notes: place.join(layout::INODE_LOG),
             run: place.join(layout::RUN),
             beside_image: None,
+            layers: None,
         }
     }
 }

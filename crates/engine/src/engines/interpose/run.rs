@@ -232,7 +232,12 @@ pub(in crate::engines) fn parts(prepared: &Prepared) -> Result<Parts> {
         path: files.image_inodes.clone(),
         errno: error.into(),
     })?;
-    Ok(Parts { images, inode_log: InodeLog::new(files.notes.clone()), run: files.run.clone() })
+    Ok(Parts {
+        images,
+        inode_log: InodeLog::new(files.notes.clone()),
+        run: files.run.clone(),
+        layers: prepared.layers.clone(),
+    })
 }
 
 /// The first thread, as the guest is to see it.

@@ -33,10 +33,7 @@ impl Split {
         inside.place = canonical(&plan.place)?;
         let mut needed: BTreeSet<PathBuf> = KERNELS.iter().map(PathBuf::from).collect();
         needed.insert(inside.place.clone());
-        if let Root::Directory { path } = &mut inside.root {
-            *path = canonical(path)?;
-            needed.insert(path.clone());
-        }
+        needed.extend(tree(&mut inside)?);
         let mut mounts = Vec::with_capacity(plan.mounts.len());
         for mount in &plan.mounts {
             let mut mount = mount.clone();
@@ -58,6 +55,8 @@ impl Split {
         }
         inside.mounts = mounts;
         let around = Plan {
+            // The tracer puts its guests' tree together.
+            root: Root::Directory { path: inside.place.clone() },
             mounts: around(&needed),
             read_only_root: false,
             init: false,
@@ -66,6 +65,25 @@ impl Split {
         };
         Ok(Self { inside, around })
     }
+}
+
+/// Makes the paths of a plan's tree canonical; returns those that the tracer needs.
+fn tree(plan: &mut Plan) -> Result<Vec<PathBuf>> {
+    let mut needed = Vec::new();
+    let mut add = |path: &mut PathBuf| -> Result<()> {
+        *path = canonical(path)?;
+        needed.push(path.clone());
+        Ok(())
+    };
+    match &mut plan.root {
+        Root::Directory { path } => add(path)?,
+        Root::Overlay { lowers, upper, .. } => {
+            lowers.iter_mut().try_for_each(&mut add)?;
+            add(upper)?;
+        }
+    }
+    plan.index.iter_mut().try_for_each(&mut add)?;
+    Ok(needed)
 }
 
 /// Binds of these paths to themselves; what lies in another one is there already. A runtime must

@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::CStr;
 use sys::ptrace::{Id, Memory};
 use view::guest::{Guest, Host};
-use view::{Errno, Task, Text};
+use view::{Dir, Errno, Task, Text};
 
 /// Calls on the host's files for a thread whose descriptors and working directory are reached
 /// through `/proc`.
@@ -171,6 +171,18 @@ impl<H: Host> Host for Backend<'_, H> {
         if let (Some(file), Ok(mark)) = (self.descriptor(descriptor), i32::try_from(binding + 1)) {
             let _ = sys::process::set_signal_of(&file, mark);
         }
+    }
+
+    fn seek(&mut self, dir: Dir, offset: u64, whence: u32) -> Result<u64, Errno> {
+        let Dir::Guest(number) = dir else { return self.host.seek(dir, offset, whence) };
+        let file = self.descriptor(number).ok_or(Errno::EBADF)?;
+        sys::fs::calls::lseek(&file, offset, whence).map_err(errno)
+    }
+
+    fn getdents(&mut self, dir: Dir, into: &mut [u8]) -> Result<usize, Errno> {
+        let Dir::Guest(number) = dir else { return self.host.getdents(dir, into) };
+        let file = self.descriptor(number).ok_or(Errno::EBADF)?;
+        sys::fs::calls::getdents(&file, into).map_err(errno)
     }
 
     fn is_executed(&mut self, (major, minor): (u32, u32), inode: u64) -> bool {

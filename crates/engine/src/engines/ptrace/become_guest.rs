@@ -93,10 +93,11 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
         let identity = prepared.world.identity();
         let mut world = World::new(&bindings, identity, &emulators);
         world.host_name = prepared.world.host_name();
+        world.image = prepared.layers.as_ref().and_then(|layers| layers.image());
         let every_call = mode == Mode::EveryCall;
         let mut host = HostCalls::new(run::parts(&prepared)?);
         if let Some(root) = bindings.iter().find(|binding| binding.guest == b"/") {
-            host.rooted_at(root.host);
+            host.rooted_at(prepared.files.image_root().unwrap_or(root.host));
         }
         Ok(Tracer::new(Settings { world, interest, every_call, loader, loader_i386 }, host))
     };
@@ -124,8 +125,8 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
 fn interest(prepared: &Prepared) -> Interest {
     Interest {
         identity: prepared.world.identity().is_some(),
-        shared_image: prepared.files.image_inodes.exists(),
-        listing: prepared.world.lacks_mount_points(),
+        shared_image: prepared.layers.is_some() || prepared.files.image_inodes.exists(),
+        listing: prepared.layers.is_some() || prepared.world.lacks_mount_points(),
         host_name: !prepared.world.host_name().is_empty(),
         loader: Some((LOADER_START, LOADER_END)),
         in_process: false,

@@ -20,6 +20,7 @@ fn bench() -> Bench {
     let parts = Parts {
         images: ImageInodes::default(),
         inode_log: InodeLog::new(dir.path().join("notes")),
+        layers: None,
         run: dir.path().to_owned(),
     };
     let mut calls = HostCalls::new(parts);
