@@ -39,6 +39,17 @@ pub enum Kind {
     Volume,
 }
 
+impl Kind {
+    /// Its name in the JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Container => "container",
+            Self::Image => "image",
+            Self::Volume => "volume",
+        }
+    }
+}
+
 /// An event. Its fields and their order are those of Docker's JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
@@ -140,9 +151,7 @@ impl Entry {
             && filters.any("image", is_image)
             && filters.any("event", |wanted| wanted == action || wanted == self.action)
             && filters.any("scope", |wanted| wanted == self.scope)
-            && filters.any("type", |wanted| {
-                serde_json::to_value(self.kind).is_ok_and(|kind| kind == wanted)
-            })
+            && filters.any("type", |wanted| wanted == self.kind.name())
             && filters.all("label", |wanted| filter::label(&self.actor.attributes, wanted))
     }
 }

@@ -69,6 +69,8 @@ pub struct ImageRequest {
     pub rootfs: Option<PathBuf>,
     /// The mode of execution.
     pub exec_mode: Option<String>,
+    /// Whether a container without mounts lies above its image; `None` for the configured form.
+    pub index: Option<bool>,
     /// Pass over what the image says of environment, user, directory and command.
     pub ignore_config: bool,
 }

@@ -150,6 +150,7 @@ impl Container {
             run: bytes(&run),
             aliases: aliases.as_bytes(),
             texts: b"",
+            ..Places::default()
         };
         let mut buffer = vec![0; 65536];
         let begin = Start { identity, switches, filter, places, host_name: b"" };

@@ -31,9 +31,15 @@ pub(crate) struct RegistryFlags {
     /// Registry of names that say none: HOST[:PORT] or a URL (udocker)
     #[arg(long = "registry", value_name = "URL")]
     pub host: Option<String>,
+}
+
+/// udocker's name for what the registry itself is asked here. `run` and `create` have a flag of
+/// this name.
+#[derive(clap::Args, Debug, Default, Clone)]
+pub(crate) struct IndexFlag {
     /// Accepted for udocker's sake: the registry is asked for its index
     #[arg(long, value_name = "URL", hide = true)]
-    pub index: Option<String>,
+    index: Option<String>,
 }
 
 /// `pull`.
@@ -53,6 +59,8 @@ pub(crate) struct PullArgs {
     pub no_unpack: bool,
     #[command(flatten)]
     pub registry: RegistryFlags,
+    #[command(flatten)]
+    pub udocker: IndexFlag,
     /// Image: [HOST[:PORT]/]NAME[:TAG][@DIGEST]
     #[arg(value_name = "IMAGE", required = true)]
     pub images: Vec<String>,
@@ -91,7 +99,17 @@ pub(crate) struct ImagesArgs {
     pub name: Option<String>,
 }
 
-/// `inspect`, `image inspect`, `container inspect`.
+/// `image inspect`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ImageInspectArgs {
+    /// Show the index of the image's tree instead, which engines without mounts use
+    #[arg(long)]
+    pub index: bool,
+    #[command(flatten)]
+    pub inspect: InspectArgs,
+}
+
+/// `inspect`, `container inspect`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct InspectArgs {
     /// Output: json or a Go template
@@ -184,6 +202,8 @@ pub(crate) struct ManifestInspectArgs {
     pub insecure: bool,
     #[command(flatten)]
     pub registry: RegistryFlags,
+    #[command(flatten)]
+    pub udocker: IndexFlag,
     /// Image, in the store or in a registry
     #[arg(value_name = "IMAGE")]
     pub image: String,
@@ -226,6 +246,8 @@ pub(crate) struct SearchArgs {
     pub list_tags: bool,
     #[command(flatten)]
     pub registry: RegistryFlags,
+    #[command(flatten)]
+    pub udocker: IndexFlag,
     /// What to look for: [HOST[:PORT]/]TERM
     #[arg(value_name = "TERM")]
     pub term: String,
@@ -248,6 +270,8 @@ pub(crate) struct LoginArgs {
     pub get_login: bool,
     #[command(flatten)]
     pub registry: RegistryFlags,
+    #[command(flatten)]
+    pub udocker: IndexFlag,
     /// Registry (docker.io when not given)
     #[arg(value_name = "REGISTRY")]
     pub server: Option<String>,

@@ -345,7 +345,7 @@ fn image(
     name: Option<&str>,
     ignore_config: bool,
 ) -> Result<ImageRequest, Report> {
-    let ImageFlags { pull, platform, rootfs, execmode, registry: registry_flags } = flags;
+    let ImageFlags { pull, platform, rootfs, execmode, index, registry: registry_flags } = flags;
     let (reuse, pull) = match pull.as_deref() {
         None => (false, None),
         // udocker's word: what is there is used, which `run NAME` does anyway.
@@ -366,14 +366,23 @@ fn image(
         registry: registry(registry_flags),
         rootfs: rootfs.clone(),
         exec_mode: execmode.clone(),
+        index: index.as_deref().map_or(Ok(None), index_of)?,
         ignore_config,
     })
 }
 
+/// The value of `--index`. udocker's is the address of an index, which is the registry itself here.
+fn index_of(text: &str) -> Result<Option<bool>, Report> {
+    match <bool as SettingValue>::from_text(text) {
+        Ok(index) => Ok(Some(index)),
+        Err(_) if text.contains(['.', ':', '/']) => Ok(None),
+        Err(_) => Err(Report::usage(format!("--index '{text}' is neither on nor off"))),
+    }
+}
+
 /// How a registry is reached, by the flags of all commands that talk to one.
 pub(crate) fn registry(flags: &RegistryFlags) -> RegistryRequest {
-    // udocker's index is the registry itself.
-    let RegistryFlags { tls_verify, cert_dir, authfile, creds, proxy, host, index: _ } = flags;
+    let RegistryFlags { tls_verify, cert_dir, authfile, creds, proxy, host } = flags;
     RegistryRequest {
         tls_verify: *tls_verify,
         cert_dir: cert_dir.clone(),

@@ -293,6 +293,10 @@ pub(crate) struct ImageFlags {
     /// Execution mode (see 'coracle doctor')
     #[arg(long, value_name = "MODE")]
     pub execmode: Option<String>,
+    /// Use the image's index in modes without mounts: on (the default), or off for a whole tree of
+    /// hard links
+    #[arg(long, value_name = "on|off")]
+    pub index: Option<String>,
     #[command(flatten)]
     pub registry: RegistryFlags,
 }

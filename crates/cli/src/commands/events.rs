@@ -55,10 +55,9 @@ impl Form {
 
 /// Docker's line: the time, the object's kind, what happened, the id, and what is known.
 fn line(entry: &Entry) -> String {
-    let kind = to_json(&entry.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned));
     let attributes: Vec<String> =
         entry.actor.attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let mut line = format!("{:.9} {}", entry.at(), kind.unwrap_or_default());
+    let mut line = format!("{:.9} {}", entry.at(), entry.kind.name());
     for word in [&entry.action, &entry.actor.id] {
         // `prune` has no object.
         if !word.is_empty() {
@@ -88,6 +87,6 @@ fn fields(entry: &Entry) -> Result<Value, Report> {
     }))
 }
 
-fn to_json(data: &impl serde::Serialize) -> Result<Value, Report> {
+fn to_json(data: &Entry) -> Result<Value, Report> {
     serde_json::to_value(data).map_err(|error| Report::new("cannot show the event").cause(error))
 }

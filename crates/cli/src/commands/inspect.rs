@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::args::images::InspectArgs;
+use crate::args::images::{ImageInspectArgs, InspectArgs};
 use crate::context::Context;
 use crate::output::{self, template::Template};
 use crate::report::{Exit, Report};
-use containers::container::{convert, record, root_form};
+use containers::container::{convert, image_index, record, root_form};
 use containers::images::find as image;
 
 /// What a name may mean.
@@ -15,6 +15,8 @@ enum Kind {
     Any,
     Container,
     Image,
+    /// The index of an image.
+    Index,
     Volume,
 }
 
@@ -39,16 +41,16 @@ pub(crate) fn container(context: &Context, args: &InspectArgs) -> Result<Exit, R
 }
 
 /// `image inspect`.
-pub(crate) fn image(context: &Context, args: &InspectArgs) -> Result<Exit, Report> {
-    show(context, args, Kind::Image)
+pub(crate) fn image(context: &Context, args: &ImageInspectArgs) -> Result<Exit, Report> {
+    show(context, &args.inspect, if args.index { Kind::Index } else { Kind::Image })
 }
 
 fn show(context: &Context, args: &InspectArgs, kind: Kind) -> Result<Exit, Report> {
     if args.root_path {
         return super::each(&args.names, |name| root_path(context, name));
     }
-    if let ([name], None, true) =
-        (&args.names[..], &args.format, context.presentation().bare_inspect)
+    let bare = context.presentation().bare_inspect && kind != Kind::Index;
+    if let ([name], None, true) = (&args.names[..], &args.format, bare)
         && let Some(value) = as_udocker(context, name)?
     {
         output::line(output::pretty(&value))?;
@@ -92,6 +94,10 @@ fn as_udocker(context: &Context, name: &str) -> Result<Option<Value>, Report> {
 }
 
 fn describe(context: &Context, name: &str, kind: Kind, size: bool) -> Result<Value, Report> {
+    if kind == Kind::Index {
+        let image = image::stored(context.session()?, name)?;
+        return Ok(image_index::describe(context.store()?, &image)?);
+    }
     if matches!(kind, Kind::Any | Kind::Container)
         && let Some(container) = record::find_some(context.session()?, name)?
     {
@@ -112,7 +118,7 @@ fn describe(context: &Context, name: &str, kind: Kind, size: bool) -> Result<Val
     let what = match kind {
         Kind::Any => "container, image or volume",
         Kind::Container => "container",
-        Kind::Image => "image",
+        Kind::Image | Kind::Index => "image",
         Kind::Volume => "volume",
     };
     Err(Report::new(format!("there is no {what} '{name}'")).exit(Exit(1)))

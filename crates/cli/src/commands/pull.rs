@@ -11,7 +11,7 @@ use crate::report::{Exit, Report};
 
 /// Pulls images and prints what Docker prints at the end: digest, state, and last the whole name.
 pub(crate) fn run(context: &Context, args: &PullArgs) -> Result<Exit, Report> {
-    let PullArgs { quiet, platform, all_tags, no_unpack, registry, images } = args;
+    let PullArgs { quiet, platform, all_tags, no_unpack, registry, images, udocker: _ } = args;
     let session = context.session_for(*quiet)?;
     let mut request = PullRequest {
         name: String::new(),

@@ -334,9 +334,10 @@ coracle images --format '{{.Repository}}:{{.Tag}} {{.Size}}'"),
     command!(
         "image inspect",
         Hidden,
-        images::InspectArgs,
+        images::ImageInspectArgs,
         commands::inspect::image,
-        "Show all that is known of images"
+        "Show all that is known of images",
+        examples: "coracle image inspect --index --format '{{.Names}} {{.BytesPerName}}' debian"
     ),
     command!(
         "image prune",

@@ -62,6 +62,7 @@ fn values() -> BTreeMap<&'static str, &'static str> {
         ("--gpus", "all"),
         ("--group-add", "77"),
         ("--hostname", "other"),
+        ("--index", "off"),
         ("--ipc", "private"),
         ("--label", "a=b"),
         ("--label-file", "list"),

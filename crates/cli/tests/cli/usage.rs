@@ -70,6 +70,7 @@ fn statuses_are_dockers() {
         (1, &["top", "here"]),
         (1, &["ps", "--filter", "odd=1"]),
         (1, &["inspect", "--type", "odd", "here"]),
+        (1, &["image", "inspect", "--index", "none"]),
         (0, &["logs", "here"]),
         (0, &["logout", "127.0.0.1:1"]),
     ] {

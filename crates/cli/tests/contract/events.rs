@@ -1,4 +1,4 @@
-//! `events`: what happens to containers and images is told once and in order, whoever caused it.
+//! `events`: what happens to containers and images is told once and in order, by whatever command.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

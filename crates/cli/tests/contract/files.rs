@@ -261,7 +261,7 @@ fn tar_names(bytes: &[u8]) -> Vec<String> {
 }
 
 /// Name, mode, uid and gid of each entry, by GNU tar, which shares no code with Coracle.
-fn tar_list(bytes: &[u8]) -> Vec<(String, String, String)> {
+pub(crate) fn tar_list(bytes: &[u8]) -> Vec<(String, String, String)> {
     let mut command = std::process::Command::new("tar");
     command.args(["--numeric-owner", "-tvf", "-"]).env("TZ", "UTC");
     let done = run_with(&mut command, Input::Bytes(bytes.to_vec()), LIMIT);

@@ -16,6 +16,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("a_layer_is_fetched_once", a_layer_is_fetched_once),
     ("configuration_of_the_image", configuration_of_the_image),
     ("history_and_inspect", history_and_inspect),
+    ("index_of_the_image", index_of_the_image),
     ("save_and_load", save_and_load),
     ("missing_images", missing_images),
 ];
@@ -184,6 +185,40 @@ fn history_and_inspect(w: &World) -> Outcome {
     assert_eq!(json[0]["Os"], serde_json::json!("linux"), "{text}");
     let manifest = w.coracle(&["manifest", "inspect", &w.image]).ok().out();
     assert!(manifest.contains("\"layers\""), "{manifest}");
+    Ok(())
+}
+
+/// A container without mounts comes with an index of its image; a damaged one is made anew.
+fn index_of_the_image(w: &World) -> Outcome {
+    let dir = w.dir("index");
+    let file = dir.join("saved").display().to_string();
+    w.coracle(&["save", "-o", &file, &w.image]).ok();
+    let own = w.at(&w.dir("index-home"));
+    own.coracle(&["load", "-i", &file]).ok();
+    let words = ["image", "inspect", "--index", &w.image];
+    let none = own.coracle(&words);
+    assert!(none.expect(1).err().contains("has no index here"), "{none:?}");
+    own.guest(&["--name=kept"], &["exit", "0"]).ok();
+    if !w.engine.starts_with(['P', 'I', 'F']) {
+        own.coracle(&words).expect(1);
+        return Ok(());
+    }
+    let text = own.coracle(&words).ok().out();
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let number = |key: &str| json[0][key].as_u64().expect(key);
+    let kinds = ["Directories", "Files", "Links", "Others"].map(number);
+    assert_eq!(number("Names"), kinds.iter().sum::<u64>(), "{text}");
+    assert!(number("Names") > 10 && number("ToAsk") == 0, "{text}");
+    let path = json[0]["Path"].as_str().expect("a path");
+    let whole = std::fs::read(path).expect("the index");
+    assert_eq!(number("Bytes"), whole.len() as u64);
+    own.coracle(&["verify"]).ok();
+    std::fs::remove_file(path).expect("removing it");
+    std::fs::write(path, &whole[..whole.len() / 2]).expect("half of it");
+    assert!(own.coracle(&["verify"]).expect(1).out().contains("index"));
+    assert!(own.coracle(&["verify", "--repair"]).expect(1).out().contains("made anew"));
+    own.coracle(&["verify"]).ok();
+    own.guest(&["--rm"], &["exit", "0"]).ok();
     Ok(())
 }
 

@@ -23,6 +23,7 @@ mod isolation;
 mod kernel;
 mod known;
 mod large;
+mod layers;
 mod leavings;
 mod libraries;
 mod lifecycle;
@@ -64,6 +65,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("removal", removal::CASES),
     ("own", own_parts::CASES),
     ("files", files::CASES),
+    ("layers", layers::CASES),
     ("images", images::CASES),
     ("network", network::CASES),
     ("isolate", isolation::CASES),

@@ -140,6 +140,20 @@ const SEEDS: &[(&str, &str, u64, &str)] = &[
         812_000_020,
         "without a filter fork is not caught: a child of a process that shares its root by CLONE_FS begins with the root that its parent knew last",
     ),
+    (
+        "I",
+        "files",
+        200_000_298,
+        "a directory of the image that the container has changed since it was opened is listed by the view: its position is not the file system's, \
+         and sendfile finds another error first",
+    ),
+    (
+        "P",
+        "files",
+        200_000_298,
+        "a directory of the image that the container has changed since it was opened is listed by the view: its position is not the file system's, \
+         and sendfile finds another error first",
+    ),
 ];
 
 /// Returns the reason why a sequence of the corpus is known to differ.

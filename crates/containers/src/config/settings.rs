@@ -87,6 +87,10 @@ settings! {
     /// Without it the best that the host allows is chosen.
     execmode: Option<String> = None, "run.execmode", ["CORACLE_EXECMODE"];
 
+    /// Whether new containers of modes without mounts lie above their image.
+    /// The image's index tells what is in it. If not, each gets a whole tree of hard links.
+    index: bool = true, "run.index", ["CORACLE_INDEX"];
+
     /// The OCI runtime of modes R1, R2 and R3: a path, or a name in PATH.
     /// Without it `runc` is taken, else `crun`.
     runtime: Option<String> = None, "run.runtime", ["CORACLE_RUNTIME"];

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::process::Command;
 
-use store::ContainerDir;
+use store::{ContainerDir, Store};
 
-use super::{ids, inode_log, record, removal, root_form, running, spool, told};
+use super::{ids, inode_log, layered, record, removal, root_form, running, spool, told};
 use crate::error::{Error, Result};
 use crate::session::Session;
 
 /// What a container has of its own on disk.
-const OWN: [&str; 4] = ["upper", "ROOT", "owners", "upper.owners"];
+const OWN: [&str; 5] = ["upper", "ROOT", "owners", "upper.owners", "moved"];
 
 /// Makes the copy of a container that does not run.
 pub fn clone(session: &Session, name: &str, new_name: Option<&str>) -> Result<ContainerDir> {
@@ -27,8 +27,14 @@ pub fn clone(session: &Session, name: &str, new_name: Option<&str>) -> Result<Co
     })?;
     let (from, to) = (source.path(), copy.path());
     let linked = record.own.root_form.driver == Some(rootfs::Driver::HardLink);
-    let tree = if linked { clone_links(&from, &to) } else { Ok(()) };
+    let is_layered = record.own.root_form.driver == Some(rootfs::Driver::Layered)
+        && !layered::was_mounted(&from);
     let has_upper = from.join("upper").exists();
+    let tree = match () {
+        () if linked => clone_links(&from, &to),
+        () if is_layered && has_upper => clone_upper(store, &record, &from, &to),
+        () => Ok(()),
+    };
     if has_upper {
         inode_log::to_upper_table(&from)?;
     }
@@ -36,6 +42,7 @@ pub fn clone(session: &Session, name: &str, new_name: Option<&str>) -> Result<Co
         ids::within(session, &record.config, |_| {
             OWN.iter()
                 .filter(|name| !(linked && matches!(**name, "ROOT" | "owners")))
+                .filter(|name| !(is_layered && matches!(**name, "upper" | "moved")))
                 .filter(|name| from.join(name).symlink_metadata().is_ok())
                 .try_for_each(|name| copy_tree(&from.join(name), &to.join(name)))?;
             Ok(Vec::new())
@@ -46,14 +53,32 @@ pub fn clone(session: &Session, name: &str, new_name: Option<&str>) -> Result<Co
         return Err(error.within(format!("cannot copy {name}")));
     }
     if has_upper {
-        // The copies are other inodes than those of the log.
+        // The copies are other inodes than those of the log, and than the image's.
         root_form::add_to_side_table(&to, &root_form::side_table(&from)?)?;
+        if record.own.root_form.driver == Some(rootfs::Driver::Layered) {
+            let image = root_form::trees(session, store, &record)?;
+            let shared = rootfs::union::shared_owners(&from.join("upper"), &image)?;
+            root_form::add_to_side_table(&to, &shared)?;
+            rootfs::drivers::share_records(&to, &image)?;
+            if !is_layered {
+                layered::note_mounted(&to)?;
+            }
+        }
     }
     // Any number of files was copied: one sync for all.
     store.sync_all()?;
     copy.sync()?;
     told::tell(session, "create", &copy, &record);
     Ok(copy)
+}
+
+/// An upper directory above the image's tree: it may have files of that under other names.
+fn clone_upper(store: &Store, record: &record::Record, from: &Path, to: &Path) -> Result<()> {
+    let Some(tree) = root_form::lower(store, record)? else { return Ok(()) };
+    let tree = spool::open_directory(tree.parent().unwrap_or(&tree))?;
+    let (from, to) = (spool::open_directory(from)?, spool::open_directory(to)?);
+    rootfs::linked::clone_upper(from, to, tree)?;
+    Ok(())
 }
 
 /// A tree of links: what the image has is shared by the copy too.

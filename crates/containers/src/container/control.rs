@@ -96,7 +96,7 @@ pub fn stop_container(
     let timeout = u64::try_from(seconds).ok().map(Duration::from_secs);
     let ran = running::is_running(container)?;
     if ran {
-        told::tell_signal(session, container, signal);
+        told::tell_signal(session, told::actor(container, Some(&record)), signal);
     }
     supervise::stop(&container.path(), StopOptions { signal, timeout })?;
     if ran {
@@ -109,7 +109,7 @@ pub fn stop_container(
 pub fn kill(session: &Session, name: &str, signal: Signal) -> Result<()> {
     let container = record::find(session, name)?;
     if running::is_running(&container)? {
-        told::tell_signal(session, &container, signal);
+        told::tell_signal(session, told::actor_of(&container), signal);
     }
     supervise::kill(&container.path(), signal)
         .map_err(|error| Error::from(error).within(format!("cannot kill {name}")))
@@ -165,7 +165,7 @@ pub fn rename(session: &Session, name: &str, new: &str) -> Result<()> {
     let old = names.into_iter().find(|known| known == name);
     let title = old.clone().unwrap_or_else(|| record::title(&container));
     container.rename(old.as_deref(), new)?;
-    let actor = told::actor(&container, record::read(&container).ok().as_ref());
+    let actor = told::actor_of(&container);
     let actor = actor.with("oldName", format!("/{title}"));
     journal::tell(session, Kind::Container, "rename", actor);
     Ok(())

@@ -2,9 +2,12 @@
 //!
 //! | its root | an engine with mounts | an engine without |
 //! |---|---|---|
-//! | layers and an upper (overlay) | as it is | a whole tree of links is made, and the upper merged into it |
+//! | layers and an upper (overlay) | as it is | one tree beneath the upper, which gets the other form where it is ([`super::layered`]); else as from one to the last |
+//! | the image's tree and an upper | the upper gets the kernel's form where it is | as it is; what the kernel had written gets the other form |
 //! | a copy of its own | as it is | the copy gets the form that such engines want |
 //! | a whole tree of links | an overlay above it | as it is; what the overlay had written is merged into the tree |
+//!
+//! Engines whose programs write to the tree themselves have a whole tree of copies.
 //!
 //! A crash in between leaves a container that is whole: the tree is there before the record says
 //! so, and from then on an overlay of tree and upper is what the container is, until the upper has
@@ -22,7 +25,7 @@ use store::{ContainerDir, Store};
 use sys::namespace::Kinds;
 
 use super::record::{self, Record, RootForm};
-use super::{ids, inode_log, root_form, running, spool};
+use super::{ids, inode_log, layered, root_form, running, spool};
 use crate::error::{Error, Result};
 use crate::session::Session;
 
@@ -36,7 +39,12 @@ pub fn runs_plain(record: &Record, place: &Path, pid: u32) -> bool {
     if record.config.rootfs.is_some() {
         return Neighbour::of(pid).is_none_or(|neighbour| !neighbour.own.has(Kinds::MOUNT));
     }
-    record.own.root_form.driver == Some(Driver::HardLink) && !place.join("upper").exists()
+    match record.own.root_form.driver {
+        Some(Driver::Layered) => {
+            Neighbour::of(pid).is_none_or(|neighbour| !neighbour.own.has(Kinds::MOUNT))
+        }
+        driver => driver == Some(Driver::HardLink) && !place.join("upper").exists(),
+    }
 }
 
 /// The engine for a run: that of the programs that run in the container already, unless another is
@@ -76,11 +84,12 @@ pub fn fit(
     engine: &dyn Engine,
 ) -> Result<()> {
     let place = container.path();
-    let linked = record.own.root_form.driver == Some(Driver::HardLink);
     if !engine.root().is_tree() || engine.root() == choose::RootKind::OwnTree {
         refuse_inside(container, engine)?;
     }
-    if record.config.rootfs.is_some() || !linked && !engine.root().is_tree() {
+    let is_mounted = |driver: Driver| !matches!(driver, Driver::HardLink | Driver::Layered);
+    let is_kernels = record.own.root_form.driver.is_none_or(is_mounted);
+    if record.config.rootfs.is_some() || is_kernels && !engine.root().is_tree() {
         return Ok(());
     }
     let member = running::main_process(session, container.id());
@@ -93,7 +102,7 @@ pub fn fit(
         ))
         .with_hint(format!("stop it first: coracle stop {title}")));
     }
-    if !engine.root().is_tree() || is_ready(record, &place, engine) {
+    if is_ready(session, record, &place, engine) {
         return Ok(());
     }
     let mut stored;
@@ -103,7 +112,7 @@ pub fn fit(
         // container for long.
         let running = running::not_running(container);
         stored = record::read(container)?;
-        if is_ready(&stored, &place, engine) {
+        if is_ready(session, &stored, &place, engine) {
             record.own.root_form = stored.own.root_form;
             return Ok(());
         }
@@ -113,8 +122,33 @@ pub fn fit(
             None => std::thread::sleep(TURN),
         }
     };
+    change(session, store, container, (&mut stored, engine))?;
+    record.own.root_form = stored.own.root_form;
+    Ok(())
+}
+
+/// Converts a container that nothing runs in.
+fn change(
+    session: &Session,
+    store: &Store,
+    container: &ContainerDir,
+    (stored, engine): (&mut Record, &dyn Engine),
+) -> Result<()> {
+    let place = container.path();
+    let is_layered = |record: &Record| record.own.root_form.driver == Some(Driver::Layered);
+    if engine.root() == choose::RootKind::LinkedTree && !is_layered(stored) {
+        layered::begin(session, store, container, stored)?;
+    }
+    if is_layered(stored) && engine.root() != choose::RootKind::OwnTree {
+        let form = layered::Form::of(session, stored, engine.root().is_tree());
+        layered::fit(session, store, (stored, &place), form)?;
+        return layered::end(session, store, container, (stored, form));
+    }
+    if is_layered(stored) {
+        layered::fit(session, store, (stored, &place), layered::Form::Kernel)?;
+    }
     if stored.own.root_form.driver != Some(Driver::HardLink) {
-        to_links(session, store, container, &mut stored)?;
+        to_links(session, store, container, stored)?;
     }
     merge(session, &stored.config, &place)?;
     if engine.root() == choose::RootKind::OwnTree && is_shared(&place) {
@@ -122,16 +156,23 @@ pub fn fit(
             let title = record::title(container);
             session.note(&format!("{title} gets files of its own, for {}", engine.name()));
         } else {
-            root_form::plain(session, store, &stored, &place)?;
+            root_form::plain(session, store, stored, &place)?;
         }
         rootfs::linked::copy_shared_files(&spool::open_directory(&place)?)?;
     }
-    record.own.root_form = stored.own.root_form;
     Ok(())
 }
 
-/// Whether a container has the form that an engine without mounts wants.
-fn is_ready(record: &Record, place: &Path, engine: &dyn Engine) -> bool {
+/// Whether a container has the form that an engine wants.
+fn is_ready(session: &Session, record: &Record, place: &Path, engine: &dyn Engine) -> bool {
+    let root = engine.root();
+    if record.own.root_form.driver == Some(Driver::Layered) {
+        let form = layered::Form::of(session, record, root.is_tree());
+        return root != choose::RootKind::OwnTree && layered::is_fit(place, form);
+    }
+    if !root.is_tree() {
+        return true;
+    }
     record.own.root_form.driver == Some(Driver::HardLink)
         && !place.join("upper").exists()
         && !(engine.root() == choose::RootKind::OwnTree && is_shared(place))
@@ -149,8 +190,29 @@ pub fn to_plain(
     container: &ContainerDir,
     record: &mut Record,
 ) -> Result<()> {
-    let plain = choose::ENGINES.iter().find(|engine| engine.root().is_tree());
-    plain.map_or(Ok(()), |engine| fit(session, store, container, record, *engine))
+    let is_whole = |record: &Record, place: &Path| {
+        record.config.rootfs.is_some()
+            || record.own.root_form.driver == Some(Driver::HardLink)
+                && !place.join("upper").exists()
+    };
+    let place = container.path();
+    if is_whole(record, &place) {
+        return Ok(());
+    }
+    let _lock = container.lock_exclusive()?;
+    running::not_running(container)?;
+    let mut stored = record::read(container)?;
+    if !is_whole(&stored, &place) {
+        if stored.own.root_form.driver == Some(Driver::Layered) {
+            layered::fit(session, store, (&stored, &place), layered::Form::Kernel)?;
+        }
+        if stored.own.root_form.driver != Some(Driver::HardLink) {
+            to_links(session, store, container, &mut stored)?;
+        }
+        merge(session, &stored.config, &place)?;
+    }
+    record.own.root_form = stored.own.root_form;
+    Ok(())
 }
 
 /// Who is inside a container's processes remembers what it saw of the tree, and must be told of
@@ -185,7 +247,8 @@ fn to_links(
     let _lease = store.lease()?;
     let tree = root_form::settled(store, &record.config, &layers)?.to_string();
     let root_form = RootForm { driver: Some(Driver::HardLink), tree: Some(tree), owners: None };
-    let stacked = record.own.root_form.driver.is_none_or(Driver::is_stacked);
+    let stacked = |driver: Driver| driver.is_stacked() || driver == Driver::Layered;
+    let stacked = record.own.root_form.driver.is_none_or(stacked);
     if !stacked && place.join(drivers::ROOT).exists() {
         settle_copy(&place)?;
     } else {

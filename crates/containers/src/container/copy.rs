@@ -4,6 +4,8 @@
 //! Reading a container's files may happen in a process of its own ([`ids::within`]), so an archive
 //! is written whole to a file without a name before it is unpacked.
 
+mod into_layers;
+
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,7 +19,7 @@ use rootfs::{Root, copy};
 use rustix::fs::{Mode, OFlags};
 
 use super::export::note_skipped;
-use super::{convert, ids, inode_log, record, root_form, running, spool};
+use super::{convert, ids, inode_log, layered, record, root_form, running, spool};
 use crate::error::{Error, Result};
 use crate::session::Session;
 
@@ -273,14 +275,20 @@ impl<'a> Target<'a> {
             && matches!(self.root, Root::Directory(_));
         let owner = (!keep_owners).then_some((0, 0));
         // Where the kernel cannot have the owners, records show them.
-        let probing = self.session.probing();
-        let has_range = Facts::of(self.session.host(), &probing, &self.record.config).has_range();
-        let owner_xattrs = settled || !has_range;
+        let owner_xattrs = settled || !self.has_range();
         let into = copy::Into { owner, owner_xattrs, ..copy::Into::default() };
         let directory = directory.trim_start_matches('/');
         let directory = if directory.is_empty() { "." } else { directory };
         let _lock = self.container.lock_shared()?;
         let cancel = self.session.cancel();
+        let explain = |error: Error| {
+            cancel.explain(error).within(format!("cannot copy into {}:/{directory}", self.name))
+        };
+        if self.has_layers() {
+            let into = copy::Into { owner_xattrs: true, ..into };
+            let archive = io::BufReader::with_capacity(1 << 18, cancel.watch(archive));
+            return self.unpack_in_layers(directory.as_bytes(), archive, &into).map_err(explain);
+        }
         let work = |top: &OwnedFd| {
             let archive = io::BufReader::with_capacity(1 << 18, cancel.watch(archive));
             let copied = copy::copy_in(top, directory.as_bytes(), archive, &into)?;
@@ -311,9 +319,35 @@ impl<'a> Target<'a> {
                 })
             }
         };
-        done.map(drop).map_err(|error| {
-            cancel.explain(error).within(format!("cannot copy into {}:/{directory}", self.name))
-        })
+        done.map(drop).map_err(explain)
+    }
+}
+
+impl Target<'_> {
+    /// Whether the tree's layers are not mounted, and this process has to find its way in them.
+    fn has_layers(&self) -> bool {
+        let driver = self.record.own.root_form.driver;
+        self.live.is_none()
+            && self.record.config.rootfs.is_none()
+            && driver == Some(rootfs::Driver::Layered)
+            && !(self.has_range() && layered::was_mounted(&self.container.path()))
+    }
+
+    /// Whether the container's owners are on the disk, if the kernel mounts its tree.
+    fn has_range(&self) -> bool {
+        let probing = self.session.probing();
+        Facts::of(self.session.host(), &probing, &self.record.config).has_range()
+    }
+
+    fn unpack_in_layers(
+        &self,
+        directory: &[u8],
+        archive: io::BufReader<impl Read>,
+        into: &copy::Into,
+    ) -> Result<()> {
+        let place = self.container.path();
+        let tree = (&self.record, &self.root, place.as_path());
+        into_layers::unpack(self.session.store()?, tree, directory, archive, into)
     }
 }
 

@@ -274,9 +274,10 @@ fn of_image(request: &ImageRequest) -> Option<&'static str> {
         // A tree has no container of its name.
         rootfs: _,
         exec_mode: _,
+        index,
         ignore_config: _,
     } = request;
-    first(&[("--platform", platform.is_some())])
+    first(&[("--platform", platform.is_some()), ("--index", index.is_some())])
 }
 
 fn of_record(request: &RecordRequest) -> Option<&'static str> {

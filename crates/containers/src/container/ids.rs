@@ -78,6 +78,13 @@ pub fn within(
     decode(&answer.map_err(|error| Error::of(&error))?)
 }
 
+/// Whether the kernel shows a container's files with owners that are on the disk.
+pub fn are_on_disk(session: &Session, config: &ContainerConfig) -> bool {
+    let facts = Facts::of(session.host(), &session.probing(), config);
+    let ranged = matches!(config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId);
+    facts.uid == 0 || ranged && maps(&facts).is_some()
+}
+
 /// The same for the files of a container by its record: those of a plain tree all belong to the
 /// caller.
 pub fn within_record(

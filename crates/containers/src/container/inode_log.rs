@@ -48,6 +48,18 @@ pub fn from_loose(place: &Path) -> Result<()> {
         .map_err(|error| Error::failed(format!("cannot remove {}", table.display())).cause(error))
 }
 
+/// The same of the maker of the image's tree, which lies beneath an upper directory: engines
+/// without mounts have these records from the image's index.
+pub fn from_image(place: &Path, lower: &Path) -> Result<()> {
+    let table = place.join(BY_PATH);
+    if !table.exists() {
+        return Ok(());
+    }
+    write(lower, &place.join(NOTES), &Owners::read(&table)?)?;
+    std::fs::remove_file(&table)
+        .map_err(|error| Error::failed(format!("cannot remove {}", table.display())).cause(error))
+}
+
 /// Takes the table of an upper directory over into the log: what was copied in while no program
 /// ran, or came with the directory.
 pub fn from_upper_table(place: &Path) -> Result<()> {

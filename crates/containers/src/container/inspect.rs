@@ -51,7 +51,7 @@ pub fn container(session: &Session, container: &ContainerDir, size: bool) -> Res
         "HostConfig": host_config(&record),
         "Mounts": mounts(&record),
         "Config": settings(session.store()?, container, &record),
-        "GraphDriver": {"Name": driver, "Data": places(container)},
+        "GraphDriver": {"Name": driver, "Data": places(session.store()?, container, &record)?},
         "NetworkSettings": network::settings(&record, main),
         "Directory": container.path(),
     });
@@ -73,14 +73,16 @@ fn own_file(container: &ContainerDir, name: &str) -> String {
 }
 
 /// The directories of its own files, as Docker's storage drivers show theirs.
-fn places(container: &ContainerDir) -> Map<String, Value> {
+fn places(store: &Store, container: &ContainerDir, record: &Record) -> Result<Map<String, Value>> {
     let known = [("UpperDir", "upper"), ("WorkDir", "work"), ("RootDir", "ROOT")];
     let there = known.map(|(key, name)| (key, container.join(name)));
-    there
+    let lower = root_form::lower(store, record)?.map(|path| ("LowerDir", path));
+    Ok(there
         .into_iter()
+        .chain(lower)
         .filter(|(_, path)| path.is_dir())
         .map(|(key, path)| (key.to_owned(), path.to_string_lossy().into()))
-        .collect()
+        .collect())
 }
 
 /// Its state, and its main process if that runs on this machine.

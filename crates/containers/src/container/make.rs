@@ -44,15 +44,17 @@ pub fn make(session: &Session, request: &ContainerRequest) -> Result<(Made, Reco
         config.command.clone_from(&session.dialect().default_command);
     }
     ports::choose(&mut config.network.publish)?;
+    let index = request.image.index.unwrap_or(session.settings().index);
     let root_form = match &found {
-        Some((image, ..)) => root_form::choose_form(session, store, &config, image)?,
+        Some((image, ..)) => root_form::choose_form(session, store, (&config, index), image)?,
         None => RootForm::default(),
     };
     let (mounts, fresh) = volumes::place(session, draft.mounts)?;
     config.mounts = mounts;
     let image_name = request.image.name.clone().filter(|_| found.is_some()).unwrap_or_default();
     let (hostauth, gpus) = (request.files.host_accounts, request.files.gpus.clone());
-    let own = Own { image_name, root_form, hostauth, gpus, ..Own::default() };
+    let without_index = !index;
+    let own = Own { image_name, root_form, without_index, hostauth, gpus, ..Own::default() };
     let mut record = Record { own, ..Record::default() };
     split_command(&mut record, request, found.as_ref().map(|(_, config, _)| config));
     record.config = config;

@@ -5,12 +5,13 @@ use engine::choose::Engine;
 use engine::facts::Facts;
 use engine::plan::{self, Accounts, Overrides, Plan, Request};
 use engine::spec::{ContainerConfig, UserNamespace};
+use rootfs::Driver;
 use store::{ContainerDir, Store};
 
 use super::ranks::Rank;
 use super::record::Record;
 use super::running::main_process;
-use super::{accounts, convert, gpus, naming, root_form};
+use super::{accounts, convert, gpus, image_index, naming, root_form};
 use crate::error::Result;
 use crate::session::Session;
 
@@ -77,6 +78,9 @@ pub fn prepare(
     let by_view = plan.emulate_root && engine.properties().calls == choose::CallsBy::Kernel;
     if by_view || engine.properties().made == choose::MadeFiles::BesideImage {
         plan.beside_image = root_form::beside_image(store, record);
+    }
+    if engine.root().is_tree() && record.own.root_form.driver == Some(Driver::Layered) {
+        plan.index = Some(image_index::needed(store, record)?);
     }
     Ok(Prepared { plan, engine })
 }

@@ -33,6 +33,9 @@ pub struct Own {
     /// How its root is made. In the file it is called `stand`.
     #[serde(rename = "stand")]
     pub root_form: RootForm,
+    /// `--index=off`: without mounts it has a whole tree of links.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub without_index: bool,
     /// `--hostauth`: users and groups are the host's.
     pub hostauth: bool,
     /// GPUs and other devices that are found anew at each start.

@@ -183,7 +183,7 @@ pub fn remove_container(
         if request.force {
             let options = StopOptions { signal: Signal::KILL, timeout: None };
             if running::is_running(container)? {
-                told::tell_signal(session, container, options.signal);
+                told::tell_signal(session, told::actor_of(container), options.signal);
             }
             supervise::stop(&container.path(), options)?;
             // A supervised `--rm` container is gone by now.

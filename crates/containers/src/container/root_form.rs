@@ -27,27 +27,96 @@ const BESIDE: &str = "made";
 const OVERLAY_IN_USER_NAMESPACE: (u32, u32) = (5, 11);
 
 /// Decides how the roots of an image's containers are made, and makes what is missing for it.
+/// `index`: the image's index is wanted.
 pub fn choose_form(
     session: &Session,
     store: &Store,
-    config: &ContainerConfig,
+    (config, index): (&ContainerConfig, bool),
     image: &Image,
 ) -> Result<RootForm> {
     let layers = layers(session, store, config, Some(image))?;
     if is_for_plain(session, config) {
-        let tree = Some(settled(store, config, &layers)?.to_string());
-        return Ok(RootForm { driver: Some(Driver::HardLink), tree, owners: None });
+        return without_mounts(store, config, &layers, index);
     }
+    with_mounts(session, store, config, &layers)
+}
+
+/// The form of a container for engines with mounts.
+fn with_mounts(
+    session: &Session,
+    store: &Store,
+    config: &ContainerConfig,
+    layers: &[Layer],
+) -> Result<RootForm> {
     let driver = driver(session, store);
     let mut form = RootForm { driver: Some(driver), ..RootForm::default() };
     if driver.is_stacked()
-        && let rootfs::Plan::Flatten { layers, why } = rootfs::image::plan(layers.clone())?
+        && let rootfs::Plan::Flatten { layers, why } = rootfs::image::plan(layers.to_vec())?
     {
         tracing::info!("the image is flattened: {why}");
         form.tree = Some(flat(store, config, &layers)?.to_string());
     }
-    form.owners = owners(session, store, config, &form, &layers)?.map(|digest| digest.to_string());
+    form.owners = owners(session, store, config, &form, layers)?.map(|digest| digest.to_string());
     Ok(form)
+}
+
+/// The form with the image's true layers and owners, for a container that was made for engines
+/// without mounts; `None` if the layers are gone, or an overlay cannot be mounted.
+pub fn with_true_owners(
+    session: &Session,
+    store: &Store,
+    config: &ContainerConfig,
+) -> Result<Option<RootForm>> {
+    for diff_id in digests(config)? {
+        if store.layers().get(&diff_id)?.is_none() {
+            return Ok(None);
+        }
+    }
+    let form = with_mounts(session, store, config, &layers_of(session, store, config)?)?;
+    Ok(Some(form).filter(|form| form.driver == Some(Driver::Overlay)))
+}
+
+/// The form of a container for engines without mounts. Where its image cannot lie beneath its own
+/// changes, it gets a whole tree of links.
+pub fn without_mounts(
+    store: &Store,
+    config: &ContainerConfig,
+    layers: &[Layer],
+    index: bool,
+) -> Result<RootForm> {
+    let key = settled(store, config, layers)?;
+    let driver = match lacking_for_layers(store, &key, index)? {
+        None => Driver::Layered,
+        Some(why) => {
+            tracing::info!("the container gets a tree of hard links: {why}");
+            Driver::HardLink
+        }
+    };
+    Ok(RootForm { driver: Some(driver), tree: Some(key.to_string()), owners: None })
+}
+
+/// Why a container cannot have this tree beneath its own changes; `None` if it can.
+fn lacking_for_layers(store: &Store, tree: &Digest, index: bool) -> Result<Option<String>> {
+    if !index {
+        return Ok(Some("no index is wanted".to_owned()));
+    }
+    if let Some(lacking) = store.abilities().lacking_for_layers() {
+        return Ok(Some(format!("the store's file system lacks {lacking}")));
+    }
+    let Some(tree) = store.trees().get(tree)? else {
+        return Ok(Some("the image's tree is gone".to_owned()));
+    };
+    // A read-only store beneath may lie on another one.
+    let device = |path: &Path| rustix::fs::stat(path).map(|stat| stat.st_dev).ok();
+    if device(&tree.tree()) != device(store.path()) {
+        return Ok(Some("the image lies on another file system".to_owned()));
+    }
+    Ok(rootfs::index::checked(store, &tree).err().map(|error| error.to_string()))
+}
+
+/// Whether a container without mounts lies above its image, or would.
+pub fn has_index(record: &Record) -> bool {
+    !record.own.without_index && record.own.root_form.driver != Some(Driver::HardLink)
 }
 
 /// Whether the engine that a container will have works on a plain directory. A choice that fails
@@ -121,6 +190,15 @@ pub fn shared_size(store: &Store, record: &Record) -> Result<u64> {
     }
 }
 
+/// The image's tree beneath the changes of a container without mounts.
+pub fn lower(store: &Store, record: &Record) -> Result<Option<PathBuf>> {
+    let form = &record.own.root_form;
+    match form.tree.as_ref().filter(|_| form.driver == Some(Driver::Layered)) {
+        Some(text) => Ok(store.trees().get(&text.parse()?)?.map(|tree| tree.tree())),
+        None => Ok(None),
+    }
+}
+
 fn digests(config: &ContainerConfig) -> Result<Vec<Digest>> {
     let layers = config.image.as_ref().map_or(&[][..], |image| &image.layers);
     Ok(layers.iter().map(|text| text.parse()).collect::<Result<_, _>>()?)
@@ -157,15 +235,28 @@ fn flat(store: &Store, config: &ContainerConfig, layers: &[Layer]) -> Result<Dig
 
 /// The image as one tree in the form that engines without mounts want, made if it is not there.
 pub fn settled(store: &Store, config: &ContainerConfig, layers: &[Layer]) -> Result<Digest> {
-    let chain = config.image.as_ref().map_or("", |image| &image.chain);
-    let key = Digest::of(format!("settled tree 1\n{chain}\n").as_bytes());
+    let key = settled_key(config.image.as_ref().map_or("", |image| &image.chain));
     if let BeginTree::Build(staging) = store.trees().begin(&key)? {
         let directory = open_staging(&staging)?;
         let topmost = rootfs::image::topmost_first(layers.to_vec()).layers;
         let meta = rootfs::flatten::flatten_with_owner_xattrs(&topmost, &directory)?;
+        if let Err(error) = rootfs::index::write(&directory) {
+            tracing::info!("the image gets no index: {error}");
+        }
         staging.commit(&meta)?;
     }
     Ok(key)
+}
+
+/// The name in the store of a [`settled`] tree of layers with this chain ID.
+fn settled_key(chain: &str) -> Digest {
+    Digest::of(format!("settled tree 1\n{chain}\n").as_bytes())
+}
+
+/// The name in the store of an image's [`settled`] tree.
+pub fn settled_key_of(config: &oci::ImageConfig) -> Digest {
+    let chain = oci::chain_ids(config.diff_ids()).last().map(ToString::to_string);
+    settled_key(&chain.unwrap_or_default())
 }
 
 fn open_staging(staging: &Staging) -> Result<rustix::fd::OwnedFd> {
@@ -357,12 +448,19 @@ pub fn prepare_for(
             inode_log::mark_records(place)?;
         }
         begin_log(store, record, place)?;
+        if let Some(lower) = lower(store, record)? {
+            inode_log::from_image(place, &lower)?;
+        }
         inode_log::from_upper_table(place)?;
     }
     if let Some(root) = given(record, place) {
         return Ok(root);
     }
     if let Some(driver) = stacked(record) {
+        if engine.root().is_tree() {
+            // What came with a clone, or while no program ran.
+            inode_log::from_upper_table(place)?;
+        }
         return Ok(rootfs::prepare(place, &trees(session, store, record)?, driver)?);
     }
     if !linked {

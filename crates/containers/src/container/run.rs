@@ -12,7 +12,7 @@ use super::make;
 use super::ranks::{self, Rank};
 use super::record::{self, Record};
 use super::removal::Removal;
-use super::{draft, existing};
+use super::{draft, existing, root_form};
 use crate::config::PullPolicy;
 use crate::error::{Error, Result};
 use crate::events::Event;
@@ -81,6 +81,9 @@ fn run_existing(
         existing::drop_decided(&mut request.container, &mut container)?;
         record = record::read(&container)?;
     }
+    let index = &mut request.container.image.index;
+    // What the container is already needs no decision.
+    *index = index.filter(|index| *index != root_form::has_index(&record));
     refuse(session, &request.container, &container)?;
     let (record, overrides) = existing::adapted(session, &request.container, record)?;
     if session.variable(launch::WITHIN_LIMITS).is_none() {

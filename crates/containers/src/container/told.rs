@@ -17,6 +17,11 @@ pub fn actor(container: &ContainerDir, record: Option<&Record>) -> Actor {
     actor.with("name", record::title(container))
 }
 
+/// The same of a container whose record has not been read.
+pub fn actor_of(container: &ContainerDir) -> Actor {
+    actor(container, record::read(container).ok().as_ref())
+}
+
 /// Tells what has just happened to a container.
 pub fn tell(session: &Session, action: &str, container: &ContainerDir, record: &Record) {
     journal::tell(session, Kind::Container, action, actor(container, Some(record)));
@@ -24,13 +29,11 @@ pub fn tell(session: &Session, action: &str, container: &ContainerDir, record: &
 
 /// The same of a container whose record has not been read.
 pub fn tell_of(session: &Session, action: &str, container: &ContainerDir) {
-    let record = record::read(container).ok();
-    journal::tell(session, Kind::Container, action, actor(container, record.as_ref()));
+    journal::tell(session, Kind::Container, action, actor_of(container));
 }
 
 /// Tells that a container is about to be sent a signal: before its program can end by it.
-pub fn tell_signal(session: &Session, container: &ContainerDir, signal: Signal) {
-    let record = record::read(container).ok();
-    let actor = actor(container, record.as_ref()).with("signal", signal.number().to_string());
+pub fn tell_signal(session: &Session, actor: Actor, signal: Signal) {
+    let actor = actor.with("signal", signal.number().to_string());
     journal::tell(session, Kind::Container, "kill", actor);
 }

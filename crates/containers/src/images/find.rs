@@ -24,15 +24,10 @@ pub struct ImageQuery<'a> {
 
 /// The image that a name or id means, if it is in the store or in udocker's directory.
 pub fn local(session: &Session, name: &str) -> Result<Option<Image>> {
-    let images = session.store()?;
-    // An id is never a reference, and a reference may lack the configured registry.
-    let canonical = remote::reference(session, name).map(|reference| reference.to_string());
-    if let Ok(canonical) = &canonical
-        && let Some(found) = absent(images.images().find(canonical))?
-    {
+    if let Some(found) = by_reference(session, name)? {
         return Ok(Some(found));
     }
-    match absent(images.images().find(name))? {
+    match absent(session.store()?.images().find(name))? {
         Some(image) => Ok(Some(image)),
         None => (session.foreign().image)(session, name),
     }
@@ -40,15 +35,23 @@ pub fn local(session: &Session, name: &str) -> Result<Option<Image>> {
 
 /// The image that has this name; the beginning of an id is none.
 pub fn named(session: &Session, name: &str) -> Result<Option<Image>> {
-    let images = session.store()?;
+    match by_reference(session, name)? {
+        Some(image) => Ok(Some(image)),
+        None => (session.foreign().image)(session, name),
+    }
+}
+
+/// The image of this name in the store; a reference may lack the configured registry.
+fn by_reference(session: &Session, name: &str) -> Result<Option<Image>> {
+    let images = session.store()?.images();
     for reference in [remote::reference(session, name).ok(), Reference::parse(name).ok()] {
         if let Some(reference) = reference
-            && let Some(image) = images.images().get(&reference)?
+            && let Some(image) = images.get(&reference)?
         {
             return Ok(Some(image));
         }
     }
-    (session.foreign().image)(session, name)
+    Ok(None)
 }
 
 fn absent(found: store::Result<Image>) -> Result<Option<Image>> {

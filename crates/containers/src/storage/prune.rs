@@ -67,8 +67,7 @@ pub fn containers(session: &Session, filters: &Filters) -> Result<Freed> {
         };
         let chosen = !session.cancel().is_cancelled() && observed.is_ok() && !busy && wanted();
         if chosen {
-            let record = record::read(container).ok();
-            actors.borrow_mut().push(told::actor(container, record.as_ref()));
+            actors.borrow_mut().push(told::actor_of(container));
         }
         chosen
     };

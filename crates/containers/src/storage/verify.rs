@@ -1,8 +1,8 @@
 //! Checks the store: hashes every blob, follows every reference, and compares every unpacked layer
-//! with its blob, file by file.
+//! with its blob, file by file. The indexes of flattened trees are checked from the beginning.
 //!
 //! A repair removes what is damaged, so that the next pull or load brings it again. Layers whose
-//! blobs are good are unpacked again by the next run.
+//! blobs are good are unpacked again by the next run. A damaged index is made anew.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use engine::supervise::state::{self, Observed};
 use oci::{Descriptor, Digest};
 use rootfs::{Layer, LayerMeta, Limits};
-use store::{Cached, Kind, Problem, Store, VerifyOptions};
+use store::{Cached, Image, Kind, Problem, Store, VerifyOptions};
 
-use crate::container::{record, running};
+use crate::container::{record, root_form, running};
 use crate::error::{Error, Result};
 use crate::images::find;
 use crate::session::Session;
@@ -64,14 +64,46 @@ pub fn verify(session: &Session, request: &VerifyRequest) -> Result<Verified> {
         // A flattened tree is made of layers, and has no archive of its own.
         _ => Ok(()),
     };
-    let problems = store.verify(&VerifyOptions {
+    // The store reports a configuration that cannot be read.
+    let key = |image: &Image| Some(root_form::settled_key_of(&image.config().ok()?));
+    let trees = match &only[..] {
+        [] => store.trees().list()?,
+        images => images.iter().filter_map(key).collect(),
+    };
+    let mut problems = store.verify(&VerifyOptions {
         repair: request.repair,
         check_tree: Some(&check),
         progress: Some(&watch),
         only,
     })?;
     progress.finish();
+    indexes(store, &trees, request.repair, &mut problems)?;
     Ok(Verified { problems, read: read.into_inner() })
+}
+
+/// Checks the index of each tree that has one. A missing one is none: the next run makes it.
+fn indexes(
+    store: &Store,
+    trees: &[Digest],
+    repair: bool,
+    problems: &mut Vec<Problem>,
+) -> Result<()> {
+    for digest in trees {
+        let Some(tree) = store.trees().get(digest)?.filter(Cached::is_own) else { continue };
+        if !rootfs::index::is_there(&tree) {
+            continue;
+        }
+        let Err(error) = rootfs::index::verify(&tree) else { continue };
+        let mut why = format!("tree {digest}: {error}");
+        if repair {
+            match rootfs::index::remake(store, &tree) {
+                Ok(_) => why.push_str("; it was made anew"),
+                Err(error) => why = format!("{why}; it cannot be made anew: {error}"),
+            }
+        }
+        problems.push(Problem::BadFile { why });
+    }
+    Ok(())
 }
 
 /// Refuses while containers run: their roots may be made of what is damaged.
