@@ -7,6 +7,7 @@
 //! the notes are kept.
 
 mod engines;
+mod index;
 mod lists;
 mod mpi;
 mod pull;
@@ -68,6 +69,7 @@ const ALL: &[(&str, Who, Measure)] = &[
     ("start", Who::OneId, start::measure),
     ("pull", Who::Range, pull::measure),
     ("lists", Who::OneId, lists::measure),
+    ("index", Who::OneId, index::measure),
     ("engines", Who::OneId, engines::measure),
     ("mpi", Who::OneId, mpi::measure),
 ];

@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: runs new random sequences of system calls in a real chroot and in every
-//! engine.
+//! engine; `fuzz index` reads new damaged indexes of images.
 //!
 //! The suite `sequences` does the work and shortens a sequence that shows a fault. A sequence whose
-//! fault has been mended belongs into the suite's `corpus`.
+//! fault has been mended belongs into the suite's `corpus`. Indexes are the test `index` of `abi`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,9 +11,16 @@ use crate::shell::{Outcome, cargo, check};
 /// Seconds for every engine, user and mode, unless the caller names a number.
 const SECONDS: u64 = 60;
 
-/// Words: seconds, then parts of case names. `+SEED,SEED` instead of the seconds runs the sequences
-/// of these seeds and shortens those that differ.
+/// Words: seconds, then parts of case names; or `index` and seconds. `+SEED,SEED` instead of the
+/// seconds runs the sequences of these seeds and shortens those that differ.
 pub(crate) fn run(words: &[String]) -> Outcome {
+    if let [first, rest @ ..] = words
+        && first == "index"
+    {
+        let seconds = rest.first().and_then(|word| word.parse().ok()).unwrap_or(SECONDS);
+        let test = ["test", "--locked", "-p", "abi", "--test", "index", "--", "--nocapture"];
+        return check(cargo(&test).env("CORACLE_FUZZ", timed(seconds)?));
+    }
     if let Some((first, names)) = words.split_first()
         && let Some(seeds) = first.strip_prefix('+')
     {
@@ -25,9 +32,13 @@ pub(crate) fn run(words: &[String]) -> Outcome {
         }
         _ => (SECONDS, words),
     };
+    play(names, &timed(seconds)?)
+}
+
+/// So many seconds of what was not tried before.
+fn timed(seconds: u64) -> Outcome<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
-    let first = now.as_secs() << 16;
-    play(names, &format!("{seconds}:{first}"))
+    Ok(format!("{seconds}:{}", now.as_secs() << 16))
 }
 
 fn play(names: &[String], what: &str) -> Outcome {

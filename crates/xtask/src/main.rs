@@ -35,6 +35,8 @@ usage: cargo xtask TASK
   test [ARGS]        all tests, counted; ARGS go to cargo test
   fuzz [SECONDS | +SEED,SEED] [NAME]...
                      new sequences of system calls for so long in every engine, user and mode
+  fuzz index [SECONDS]
+                     new damaged indexes of images
   crash losses|rounds [N] [CASE]...
                      loss of power at N moments of a recorded disk, or N rounds of runs in one
                      container
