@@ -313,7 +313,6 @@ enum Device {
     Parts(u64),
 }
 
-
 /// Corrects the answer for the guest. Returns false if more than the owner may have to be changed,
 /// or a link has to be followed. `itself`: the call names a descriptor, not a path.
 fn correct_answer<N: Backend>(
