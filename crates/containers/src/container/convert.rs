@@ -37,12 +37,12 @@ const TURN: std::time::Duration = std::time::Duration::from_millis(50);
 /// tree is used as it is, its process tells.
 pub fn runs_plain(record: &Record, place: &Path, pid: u32) -> bool {
     if record.config.rootfs.is_some() {
-        return Neighbour::of(pid).is_none_or(|neighbour| !neighbour.own.has(Kinds::MOUNT));
+        // The container around a tracer has the container's directory as its root.
+        return Neighbour::of(pid)
+            .is_none_or(|neighbour| !neighbour.own.has(Kinds::MOUNT) || neighbour.has_root(place));
     }
     match record.own.root_form.driver {
-        Some(Driver::Layered) => {
-            Neighbour::of(pid).is_none_or(|neighbour| !neighbour.own.has(Kinds::MOUNT))
-        }
+        Some(Driver::Layered) => !layered::was_mounted(place),
         driver => driver == Some(Driver::HardLink) && !place.join("upper").exists(),
     }
 }

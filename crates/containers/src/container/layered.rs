@@ -1,9 +1,9 @@
 //! The forms of an upper directory above an image's tree: the kernel's, which engines with mounts
 //! use, and that of engines without mounts.
 //!
-//! What the kernel leaves in the work directory beside it tells that an overlay was mounted there
-//! since the upper directory got the other form. A log tells that it has what the kernel must not
-//! see ([`rootfs::unshare`]).
+//! What is in the work directory beside it tells that it is the kernel's: the kernel keeps a
+//! directory there, and it is made before the first mount, for others to see who runs in the
+//! container. A log tells that it has what the kernel must not see ([`rootfs::unshare`]).
 
 use std::path::Path;
 
@@ -46,13 +46,12 @@ impl Form {
 pub(super) fn is_fit(place: &Path, form: Form) -> bool {
     match form {
         Form::Records => !was_mounted(place),
-        Form::Kernel => !rootfs::unshare::is_shared(place),
-        Form::Owners => !rootfs::unshare::is_shared(place) && was_mounted(place),
+        Form::Kernel | Form::Owners => !rootfs::unshare::is_shared(place) && was_mounted(place),
     }
 }
 
-/// Whether the kernel had mounted the upper directory since it got the form of engines without
-/// mounts.
+/// Whether the upper directory is the kernel's to mount, or was since it got the form of engines
+/// without mounts.
 pub(super) fn was_mounted(place: &Path) -> bool {
     place.join(WORK).read_dir().is_ok_and(|mut names| names.next().is_some())
 }
@@ -106,6 +105,7 @@ pub(super) fn fit(
     let image = root_form::trees(session, store, record)?;
     if form != Form::Records {
         rootfs::unshare::unshare(place, &image)?;
+        note_mounted(place)?;
         return if form == Form::Owners { give_owners(session, record, place) } else { Ok(()) };
     }
     if place.join(UPPER).exists() {
@@ -150,8 +150,6 @@ fn give_owners(session: &Session, record: &Record, place: &Path) -> Result<()> {
         return Ok(());
     }
     inode_log::to_upper_table(place)?;
-    // From here on it is in between, which counts as the kernel's form.
-    note_mounted(place)?;
     ids::within(session, &record.config, |_| {
         rootfs::unsettle::unsettle(place)?;
         Ok(Vec::new())

@@ -3,6 +3,9 @@
 use super::{Namespaces, Network, Request, Source};
 use crate::error::{Error, Result};
 use crate::spec::{NamespaceMode, NetworkMode};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use sys::namespace::Kinds;
 
 /// A process whose namespaces are to be shared.
@@ -18,6 +21,15 @@ impl Neighbour {
     /// Looks at a process; `None` if it is gone or may not be looked at.
     pub fn of(pid: u32) -> Option<Self> {
         sys::namespace::different(pid).ok().map(|own| Self { pid, own })
+    }
+
+    /// Whether its root directory is this one.
+    pub fn has_root(&self, dir: &Path) -> bool {
+        let root = fs::metadata(format!("/proc/{}/root", self.pid));
+        let is_it = |root: fs::Metadata| {
+            fs::metadata(dir).is_ok_and(|dir| (dir.dev(), dir.ino()) == (root.dev(), root.ino()))
+        };
+        root.is_ok_and(is_it)
     }
 
     /// Where its namespace comes from. The caller's own is not entered: that takes privilege in the
