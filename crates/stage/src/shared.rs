@@ -112,6 +112,7 @@ fn image(
         lower: places.lower,
         upper: places.tree,
         device: shared.tree_device().ok_or(Failed)?,
+        owner: shared.tree_owner(),
     }))
 }
 

@@ -9,7 +9,6 @@
 use crate::errno::Errno;
 use crate::identity::{Lists, Truth};
 use crate::text::Text;
-use crate::world::Identity;
 use abi::index::{Entry, Index, ROOT, flags};
 use abi::shared::changes::Changes;
 use linux_raw_sys::general::{
@@ -30,6 +29,8 @@ pub struct Image<'a> {
     pub upper: &'a [u8],
     /// Device (major, minor) of both.
     pub device: (u32, u32),
+    /// Owner (user and group id on the host) of all files of the image's tree.
+    pub owner: (u32, u32),
 }
 
 /// How far a path leads without the kernel.
@@ -223,7 +224,7 @@ impl Image<'_> {
 
     /// Status of a file as the kernel shows it on the disk, where the caller owns everything and a
     /// mark says that the true owner or mode is another.
-    pub fn facts(&self, entry: &Entry, identity: &Identity) -> statx {
+    pub fn facts(&self, entry: &Entry) -> statx {
         let truth = self.truth(entry);
         let kind = match truth.mode & S_IFMT {
             S_IFCHR | S_IFBLK => S_IFREG,
@@ -238,8 +239,8 @@ impl Image<'_> {
             stx_mask: STATX_BASIC_STATS,
             stx_blksize: self.index.header().block_size,
             stx_mode: mode as u16,
-            stx_uid: identity.host_uid,
-            stx_gid: identity.host_gid,
+            stx_uid: self.owner.0,
+            stx_gid: self.owner.1,
             stx_ino: entry.inode,
             stx_dev_major: self.device.0,
             stx_dev_minor: self.device.1,

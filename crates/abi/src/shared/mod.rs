@@ -69,6 +69,8 @@ mod header {
     pub(super) const RECORDS_OF_INDEX: usize = 13;
     /// Number of directories of the image that got another name, or more.
     pub(super) const REDIRECTS: usize = 14;
+    /// User and group id of the owner of the image's tree, where there is an index.
+    pub(super) const TREE_OWNER: usize = 15;
     /// Counts changes of directories. Lies in a cache line of its own.
     pub(super) const GENERATION: usize = 64;
 }
@@ -185,6 +187,18 @@ impl<'a> Shared<'a> {
     pub fn set_tree_device(&self, (major, minor): (u32, u32)) {
         let word = u64::from(major) << 32 | u64::from(minor) | KNOWN;
         self.header(header::TREE_DEVICE).store(word, Ordering::Relaxed);
+    }
+
+    /// Owner (user and group id) of the image's tree, where there is an index.
+    pub fn tree_owner(&self) -> (u32, u32) {
+        let word = self.header(header::TREE_OWNER).load(Ordering::Relaxed);
+        ((word >> 32) as u32, word as u32)
+    }
+
+    /// Stores that owner.
+    pub fn set_tree_owner(&self, (uid, gid): (u32, u32)) {
+        let word = u64::from(uid) << 32 | u64::from(gid);
+        self.header(header::TREE_OWNER).store(word, Ordering::Relaxed);
     }
 
     /// The calling process is about to execute a program. From then on it does not have the file

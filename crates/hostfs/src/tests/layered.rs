@@ -62,6 +62,7 @@ impl Layered {
             lower: LOWER.as_bytes(),
             upper: UPPER.as_bytes(),
             device: (0, DEVICE),
+            owner: (0, 0),
         };
         Layers { image, work: WORK.as_bytes(), moved: MOVED.as_bytes() }
     }

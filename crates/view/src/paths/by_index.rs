@@ -13,7 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir};
 use crate::identity::{NO_FACTS, rules};
 use crate::image::{Image, Walked, is_incomplete};
-use crate::world::{Identity, World};
+use crate::world::World;
 use abi::index::{Entry, ROOT, flags};
 use linux_raw_sys::general::{O_NOFOLLOW, O_PATH};
 
@@ -45,13 +45,12 @@ pub(crate) struct FoundRecord {
     pub(crate) direct: bool,
 }
 
-/// The image and the ids, if paths of this thread can be resolved by the index.
-fn usable<'w, N: Backend>(context: &CallContext<'w, N>) -> Option<(Image<'w>, Identity)> {
+/// The image, if paths of this thread can be resolved by its index.
+fn usable<'w, N: Backend>(context: &CallContext<'w, N>) -> Option<Image<'w>> {
     let CallContext { world, task, buffers, .. } = context;
     let image = world.image?;
-    let identity = world.identity?;
     let usable = !buffers.careful && task.root.as_bytes() == b"/";
-    usable.then_some((image, identity))
+    usable.then_some(image)
 }
 
 /// Finds the record of the file that the path in `buffers.named[which]` means. Errors are the
@@ -63,7 +62,7 @@ pub(crate) fn record<N: Backend>(
     which: usize,
     follow: bool,
 ) -> Option<Result<FoundRecord>> {
-    let (image, _) = usable(context)?;
+    let image = usable(context)?;
     let reached = match walk(context, &image, from, which, (End::Existing, follow))? {
         Ok(reached) => reached,
         Err(errno) => return Some(Err(errno)),
@@ -85,7 +84,7 @@ pub(super) fn resolve<N: Backend>(
     which: usize,
     intent: Intent,
 ) -> Option<Result<Place>> {
-    let (image, identity) = usable(context)?;
+    let image = usable(context)?;
     if intent.resolve != 0 {
         return None;
     }
@@ -111,7 +110,7 @@ pub(super) fn resolve<N: Backend>(
         };
         return Some(Ok(Place { held, ..place }));
     }
-    context.buffers.seen[which] = image.facts(&entry, &identity);
+    context.buffers.seen[which] = image.facts(&entry);
     Some(Ok(Place { seen: true, record: Some(reached.record), ..place }))
 }
 

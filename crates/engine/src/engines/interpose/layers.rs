@@ -36,17 +36,15 @@ pub struct LayerPaths {
     pub work: PathBuf,
     /// Device (major, minor) of all of them.
     pub device: (u32, u32),
+    /// Owner (user and group id) of the image's tree.
+    pub owner: (u32, u32),
 }
 
 impl LayerPaths {
     /// Finds the device. `EXDEV` if the layers are on several file systems.
     pub fn new(index: &Path, lower: &Path, upper: &Path, place: &Path) -> Result<Self> {
-        let device = |path: &Path| -> Result<(u32, u32)> {
-            let stat = rustix::fs::stat(path)?;
-            Ok((rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev)))
-        };
-        let found = device(upper)?;
-        if found != device(lower)? {
+        let tree = rustix::fs::stat(lower)?;
+        if rustix::fs::stat(upper)?.st_dev != tree.st_dev {
             return Err(Errno::XDEV);
         }
         Ok(Self {
@@ -55,7 +53,8 @@ impl LayerPaths {
             upper: upper.into(),
             moved: place.join(hostfs::layout::MOVED),
             work: place.join(hostfs::layout::RUN),
-            device: found,
+            device: (rustix::fs::major(tree.st_dev), rustix::fs::minor(tree.st_dev)),
+            owner: (tree.st_uid, tree.st_gid),
         })
     }
 }
@@ -84,6 +83,7 @@ impl Mapped {
             None => Common::create_with_index(&shared, records, notes)?,
         };
         common.shared().set_tree_device(paths.device);
+        common.shared().set_tree_owner(paths.owner);
         let mapped = Self { paths: paths.clone(), index, common };
         if is_new && let Some(layers) = mapped.layers() {
             find_changes(&layers.image, &paths.moved)?;
@@ -108,6 +108,7 @@ impl Mapped {
             lower: self.paths.lower.as_os_str().as_bytes(),
             upper: self.paths.upper.as_os_str().as_bytes(),
             device: self.paths.device,
+            owner: self.paths.owner,
         })
     }
 
