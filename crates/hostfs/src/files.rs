@@ -7,7 +7,7 @@
 use crate::at::{Process, at, by_path, from_root, open_start, path_of, start};
 use crate::kernel::{CWD, Feature, Target};
 pub use crate::look::look;
-use crate::overlay::{self, Overlay};
+use crate::overlay::{self, Effect, Overlay};
 use crate::{at::DirPath, io};
 use core::ffi::CStr;
 use linux_raw_sys::general::{
@@ -38,16 +38,9 @@ impl<P: Process> Files<P> {
         mode: u32,
         resolve: u64,
     ) -> Result<HostFd> {
-        if let Some(layers) = Overlay::of(&self.process) {
-            let reads = flags & (O_ACCMODE | O_CREAT | O_TRUNC) == 0 || flags & O_PATH != 0;
-            let open = |dir, path: &CStr| self.open_real(dir, path, flags, mode, resolve);
-            return if reads {
-                layers.reading(dir, path, open)
-            } else {
-                layers.changing(dir, path, open)
-            };
-        }
-        self.open_real(dir, path, flags, mode, resolve)
+        let reads = flags & (O_ACCMODE | O_CREAT | O_TRUNC) == 0 || flags & O_PATH != 0;
+        let effect = if reads { Effect::Reads } else { Effect::Changes };
+        self.call(effect, (dir, path), |dir, path| self.open_real(dir, path, flags, mode, resolve))
     }
 
     fn open_real(
@@ -164,11 +157,11 @@ impl<P: Process> Files<P> {
     /// `unlinkat`.
     pub fn unlink(&self, dir: Dir, path: &CStr, flags: u32) -> Result<()> {
         let process = &self.process;
-        let unlink = |dir, path: &CStr| {
+        let mut unlink = |dir, path: &CStr| {
             at(process, dir, path, |at| process.unlinkat(at.dir, at.path, flags))
         };
         match Overlay::of(process) {
-            Some(layers) => overlay::unlink(layers, dir, path, flags, unlink),
+            Some(layers) => overlay::unlink(layers, dir, path, flags, &mut unlink),
             None => unlink(dir, path),
         }
     }
@@ -369,12 +362,9 @@ impl<P: Process> Files<P> {
         &self,
         dir: Dir,
         path: &CStr,
-        call: impl FnOnce(Dir, &CStr) -> Result<T>,
+        call: impl FnMut(Dir, &CStr) -> Result<T>,
     ) -> Result<T> {
-        match Overlay::of(&self.process) {
-            Some(layers) => layers.reading(dir, path, call),
-            None => call(dir, path),
-        }
+        self.call(Effect::Reads, (dir, path), call)
     }
 
     /// The same with a call that changes a file.
@@ -383,12 +373,9 @@ impl<P: Process> Files<P> {
         &self,
         dir: Dir,
         path: &CStr,
-        call: impl FnOnce(Dir, &CStr) -> Result<T>,
+        call: impl FnMut(Dir, &CStr) -> Result<T>,
     ) -> Result<T> {
-        match Overlay::of(&self.process) {
-            Some(layers) => layers.changing(dir, path, call),
-            None => call(dir, path),
-        }
+        self.call(Effect::Changes, (dir, path), call)
     }
 
     /// The same with one that makes a name.
@@ -397,12 +384,27 @@ impl<P: Process> Files<P> {
         &self,
         dir: Dir,
         path: &CStr,
-        call: impl Fn(Dir, &CStr) -> Result<T>,
+        call: impl FnMut(Dir, &CStr) -> Result<T>,
     ) -> Result<T> {
+        self.call(Effect::Makes, (dir, path), call)
+    }
+
+    /// Makes a call on the layer that has the file.
+    #[inline]
+    fn call<T>(
+        &self,
+        effect: Effect,
+        (dir, path): (Dir, &CStr),
+        mut call: impl FnMut(Dir, &CStr) -> Result<T>,
+    ) -> Result<T> {
+        let mut answer = None;
+        let call: overlay::Call<'_> =
+            &mut |dir, path| call(dir, path).map(|result| answer = Some(result));
         match Overlay::of(&self.process) {
-            Some(layers) => layers.making(dir, path, call),
+            Some(layers) => layers.call(effect, (dir, path), call),
             None => call(dir, path),
-        }
+        }?;
+        answer.ok_or(Errno::EIO)
     }
 
     /// A call on attributes of a file in the container's tree, from the tree's descriptor. `None`

@@ -60,6 +60,24 @@ pub(crate) const REDIRECT: &CStr = c"user.overlay.redirect";
 /// How the kernel's name of a file ends that has lost it.
 const GONE: &[u8] = b" (deleted)";
 
+/// What a call does with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// It changes nothing.
+    Reads,
+    /// It changes the file.
+    Changes,
+    /// It makes a new name; it may be made again with another path.
+    Makes,
+}
+
+/// A call on a file, by its path in the layer that has it. The functions here have no copy for each
+/// call.
+pub(crate) type Call<'c> = &'c mut dyn FnMut(Dir, &CStr) -> Result<()>;
+
+/// A call on a file, by its path below the root of the tree; `None` for other paths.
+type NamedCall<'c> = &'c mut dyn FnMut(Option<&[u8]>) -> Result<()>;
+
 /// The layers over a kernel: what the functions of these modules work with.
 pub(crate) struct Overlay<'p, P> {
     pub(crate) process: &'p P,
@@ -92,26 +110,16 @@ impl<'p, P: Process> Overlay<'p, P> {
 
     /// The path below the root of the tree that a call names, for a path that leads there, unless
     /// the kernel finds it: in the container's own directories.
-    fn named<T>(
-        &self,
-        dir: Dir,
-        path: &CStr,
-        call: impl FnOnce(Option<&[u8]>) -> Result<T>,
-    ) -> Result<T> {
+    fn named(&self, dir: Dir, path: &CStr, call: NamedCall<'_>) -> Result<()> {
         // A relative path was joined to the name of its directory.
         let is_whole = path.to_bytes().first() == Some(&b'/');
         let is_own = |named: &&[u8]| is_whole && self.image().is_own(split_end(named).0);
-        self.in_tree(dir, path, |named| call(named.filter(|named| !is_own(named))))
+        self.in_tree(dir, path, &mut |named| call(named.filter(|named| !is_own(named))))
     }
 
     /// The path below the root of the tree that a call names, for a path that leads there. Relative
     /// paths are joined to the name of their directory.
-    fn in_tree<T>(
-        &self,
-        dir: Dir,
-        path: &CStr,
-        call: impl FnOnce(Option<&[u8]>) -> Result<T>,
-    ) -> Result<T> {
+    fn in_tree(&self, dir: Dir, path: &CStr, call: NamedCall<'_>) -> Result<()> {
         let bytes = path.to_bytes();
         if bytes.is_empty() {
             return call(None);
@@ -192,15 +200,23 @@ impl<'p, P: Process> Overlay<'p, P> {
         if self.place_of(record, text)? { text.push(GONE) } else { Ok(()) }
     }
 
-    /// Makes a call that changes nothing with the path of the layer that has the file.
-    #[inline]
-    pub(crate) fn reading<T>(
+    /// Makes a call on a file.
+    pub(crate) fn call(
         &self,
-        dir: Dir,
-        path: &CStr,
-        call: impl FnOnce(Dir, &CStr) -> Result<T>,
-    ) -> Result<T> {
-        self.named(dir, path, |named| match named {
+        effect: Effect,
+        (dir, path): (Dir, &CStr),
+        call: Call<'_>,
+    ) -> Result<()> {
+        match effect {
+            Effect::Reads => self.reading(dir, path, call),
+            Effect::Changes => self.changing(dir, path, call),
+            Effect::Makes => self.making(dir, path, call),
+        }
+    }
+
+    /// Makes a call that changes nothing with the path of the layer that has the file.
+    pub(crate) fn reading(&self, dir: Dir, path: &CStr, call: Call<'_>) -> Result<()> {
+        self.named(dir, path, &mut |named| match named {
             None => call(dir, path),
             Some(named) => {
                 let (name, end) = split_end(named);
@@ -213,8 +229,7 @@ impl<'p, P: Process> Overlay<'p, P> {
 
     /// Corrects what the kernel says of a path through a whiteout, which has taken the place of a
     /// directory meanwhile.
-    #[inline]
-    pub(crate) fn unless_removed<T>(&self, name: &[u8], result: Result<T>) -> Result<T> {
+    pub(crate) fn unless_removed(&self, name: &[u8], result: Result<()>) -> Result<()> {
         match result {
             Err(Errno::ENOTDIR) => Err(self.locate(name).err().unwrap_or(Errno::ENOTDIR)),
             result => result,
@@ -222,17 +237,12 @@ impl<'p, P: Process> Overlay<'p, P> {
     }
 
     /// Makes a call that changes a file, which is brought into the upper directory before.
-    pub(crate) fn changing<T>(
-        &self,
-        dir: Dir,
-        path: &CStr,
-        call: impl FnOnce(Dir, &CStr) -> Result<T>,
-    ) -> Result<T> {
+    fn changing(&self, dir: Dir, path: &CStr, call: Call<'_>) -> Result<()> {
         if path.is_empty() {
             return self.changing_itself(dir, call);
         }
         // A file in one of the container's own directories may be the image's, too.
-        self.in_tree(dir, path, |named| match named {
+        self.in_tree(dir, path, &mut |named| match named {
             None => call(dir, path),
             Some(named) => {
                 let (name, end) = split_end(named);
@@ -245,11 +255,7 @@ impl<'p, P: Process> Overlay<'p, P> {
     }
 
     /// The same for an open file.
-    fn changing_itself<T>(
-        &self,
-        dir: Dir,
-        call: impl FnOnce(Dir, &CStr) -> Result<T>,
-    ) -> Result<T> {
+    fn changing_itself(&self, dir: Dir, call: Call<'_>) -> Result<()> {
         let mut text = Text::EMPTY;
         let Some((record, _)) = self.of_status(&self.status(dir)?) else { return call(dir, c"") };
         let is_gone = self.place_of(record, &mut text)?;
@@ -269,19 +275,14 @@ impl<'p, P: Process> Overlay<'p, P> {
     }
 
     /// Makes a call that makes a new name.
-    pub(crate) fn making<T>(
-        &self,
-        dir: Dir,
-        path: &CStr,
-        call: impl Fn(Dir, &CStr) -> Result<T>,
-    ) -> Result<T> {
-        self.named(dir, path, |named| match named {
+    pub(crate) fn making(&self, dir: Dir, path: &CStr, call: Call<'_>) -> Result<()> {
+        self.named(dir, path, &mut |named| match named {
             None => call(dir, path),
             Some(named) => {
                 let (name, end) = split_end(named);
                 match self.locate(name) {
                     Ok(Located::Upper { base: None }) | Err(Errno::ENOENT) => {
-                        let made = self.make(name, end, |path| call(Dir::Root, path));
+                        let made = self.make(name, end, call);
                         self.unless_removed(name, made)
                     }
                     Ok(_) => Err(Errno::EEXIST),

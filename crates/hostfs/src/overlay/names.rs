@@ -7,7 +7,7 @@
 //! [`Changes::cover`]: abi::shared::changes::Changes::cover
 
 use super::locate::{Located, parent, split_end};
-use super::{Overlay, is_directory};
+use super::{Call, Overlay, is_directory};
 use crate::at::{self, Process};
 use crate::kernel::CWD;
 use core::ffi::CStr;
@@ -122,9 +122,9 @@ pub(crate) fn unlink<P: Process>(
     dir: Dir,
     path: &CStr,
     flags: u32,
-    call: impl FnOnce(Dir, &CStr) -> Result<()>,
+    call: Call<'_>,
 ) -> Result<()> {
-    overlay.named(dir, path, |named| match named {
+    overlay.named(dir, path, &mut |named| match named {
         None => call(dir, path),
         Some(named) => match split_end(named) {
             (b"", _) => Err(Errno::EBUSY),
@@ -149,8 +149,8 @@ pub(crate) fn link<P: Process>(
     to: (Dir, &CStr),
     call: impl Fn((Dir, &CStr), (Dir, &CStr)) -> Result<()>,
 ) -> Result<()> {
-    overlay.reading(from.0, from.1, |dir, path| {
-        let made = overlay.making(to.0, to.1, |new_dir, new_path| {
+    overlay.reading(from.0, from.1, &mut |dir, path| {
+        let made = overlay.making(to.0, to.1, &mut |new_dir, new_path| {
             if overlay.is_images((dir, path))? {
                 overlay.note_shared()?;
             }

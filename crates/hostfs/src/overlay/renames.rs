@@ -225,10 +225,10 @@ pub(crate) fn rename<P: Process>(
     from: (Dir, &CStr),
     to: (Dir, &CStr),
     flags: u32,
-    call: impl FnOnce((Dir, &CStr), (Dir, &CStr)) -> Result<()>,
+    mut call: impl FnMut((Dir, &CStr), (Dir, &CStr)) -> Result<()>,
 ) -> Result<()> {
-    overlay.in_tree(from.0, from.1, |old| {
-        overlay.in_tree(to.0, to.1, |new| {
+    overlay.in_tree(from.0, from.1, &mut |old| {
+        overlay.in_tree(to.0, to.1, &mut |new| {
             let (Some(old), Some(new)) = (old, new) else { return call(from, to) };
             // Guests make no whiteouts.
             if flags & !(NO_REPLACE | EXCHANGE) != 0 || flags == NO_REPLACE | EXCHANGE {

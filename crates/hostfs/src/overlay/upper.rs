@@ -6,7 +6,7 @@
 //! happened there.
 
 use super::locate::{Located, parent};
-use super::{OPAQUE, Overlay, is_directory, is_file, is_whiteout};
+use super::{Call, OPAQUE, Overlay, is_directory, is_file, is_whiteout};
 use crate::at::Process;
 use crate::copy_up::times_of;
 use crate::file_contents::{self, Origin};
@@ -20,7 +20,7 @@ use linux_raw_sys::general::{
     S_IFCHR, S_IFLNK, S_IFMT, stat,
 };
 use view::errno::Result;
-use view::{Errno, Text};
+use view::{Dir, Errno, Text};
 
 /// `RENAME_NOREPLACE`.
 pub(super) const NO_REPLACE: u32 = 1;
@@ -123,7 +123,7 @@ impl<P: Process> Overlay<'_, P> {
     /// Makes a file under a temporary name that is free, and hands the name on.
     pub(super) fn with_temporary<T>(
         &self,
-        make: impl Fn(&CStr) -> Result<()>,
+        mut make: impl FnMut(&CStr) -> Result<()>,
         then: impl FnOnce(&CStr) -> Result<T>,
     ) -> Result<T> {
         let mut then = Some(then);
@@ -302,33 +302,28 @@ impl<P: Process> Overlay<'_, P> {
     }
 
     /// Makes a new name, which is in neither layer.
-    pub(super) fn make<T>(
-        &self,
-        name: &[u8],
-        end: &[u8],
-        call: impl Fn(&CStr) -> Result<T>,
-    ) -> Result<T> {
+    pub(super) fn make(&self, name: &[u8], end: &[u8], call: Call<'_>) -> Result<()> {
         self.settle(parent(name).0)?;
         if !self.is_hidden(name)? {
-            return self.with_upper(name, end, call);
+            return self.with_upper(name, end, |path| call(Dir::Root, path));
         }
         // A whiteout is in its place.
-        let answer = core::cell::Cell::new(None);
-        let make = |path: &CStr| call(path).map(|result| answer.set(Some(result)));
-        self.with_temporary(make, |temporary| {
-            let result = self.alone(|| {
-                if !self.is_hidden(name)? {
-                    return Err(Errno::EEXIST);
+        self.with_temporary(
+            |path| call(Dir::Root, path),
+            |temporary| {
+                let result = self.alone(|| {
+                    if !self.is_hidden(name)? {
+                        return Err(Errno::EEXIST);
+                    }
+                    self.over_whiteout(temporary, name)
+                });
+                if result.is_err() {
+                    let _ = self.process.unlinkat(CWD, temporary, 0);
+                    let _ = self.process.unlinkat(CWD, temporary, AT_REMOVEDIR);
                 }
-                self.over_whiteout(temporary, name)
-            });
-            if result.is_err() {
-                let _ = self.process.unlinkat(CWD, temporary, 0);
-                let _ = self.process.unlinkat(CWD, temporary, AT_REMOVEDIR);
-            }
-            result
-        })?;
-        answer.take().ok_or(Errno::EIO)
+                result
+            },
+        )
     }
 
     /// Returns true if there is a whiteout.

@@ -20,7 +20,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno as Raw, Result as RawResult};
 use std::cell::{Cell, RefCell};
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use view::errno::Result;
@@ -434,18 +434,18 @@ impl Kernel for HostKernel {
     }
 
     fn with_path<T>(&self, parts: &[&[u8]], call: impl FnOnce(&CStr) -> Result<T>) -> Result<T> {
-        let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + 1);
-        for part in parts {
-            bytes.extend_from_slice(part);
-        }
-        bytes.push(0);
-        call(CStr::from_bytes_with_nul(&bytes).map_err(|_| Errno::EINVAL)?)
+        call(&joined(parts)?)
     }
 
     fn with_buffer<T>(&self, call: impl FnOnce(&mut [u8; BUFFER]) -> Result<T>) -> Result<T> {
         let mut buffer = vec![0; BUFFER].into_boxed_slice();
         call(buffer.first_chunk_mut().ok_or(Errno::ENOMEM)?)
     }
+}
+
+/// One path of several parts. `EINVAL` for a NUL in them.
+fn joined(parts: &[&[u8]]) -> Result<CString> {
+    CString::new(parts.concat()).map_err(|_| Errno::EINVAL)
 }
 
 impl Process for HostKernel {
