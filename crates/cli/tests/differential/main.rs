@@ -33,6 +33,8 @@ const LIMIT: Duration = Duration::from_mins(2);
 struct World {
     person: Person,
     engine: String,
+    /// Containers have trees of links to the image's files, and no index.
+    linked: bool,
     /// A host directory that is bound to a path that the image lacks.
     bound: PathBuf,
     /// A file that only the host has.
@@ -72,8 +74,16 @@ impl Stage {
                 person.give(&bound.join(name));
             }
             for engine in person.engines(&mut missing) {
-                let (person, bound, hidden) = (person.clone(), bound.clone(), hidden.clone());
-                worlds.push(World { person, engine, bound, hidden });
+                // What one engine shows of such a tree, the others do.
+                let forms: &[bool] =
+                    if engine == "I1" && !person.user.range { &[false, true] } else { &[false] };
+                worlds.extend(forms.iter().map(|linked| World {
+                    person: person.clone(),
+                    engine: engine.clone(),
+                    linked: *linked,
+                    bound: bound.clone(),
+                    hidden: hidden.clone(),
+                }));
             }
             // Without namespaces, filters and tracing: one user is enough, since ranges of ids are
             // not used.
@@ -83,6 +93,7 @@ impl Stage {
                     Some(program) => worlds.extend(["F1", "F2"].map(|engine| World {
                         person: Person { program: program.clone(), ..person.clone() },
                         engine: engine.to_owned(),
+                        linked: false,
                         bound: bound.clone(),
                         hidden: hidden.clone(),
                     })),
@@ -101,6 +112,7 @@ impl World {
         let path = format!("/bin/{program}");
         let hidden = self.hidden.display().to_string();
         let mut words = vec!["run", "--rm", &mode, "-v", &bind, "-w", "/"];
+        words.extend(self.linked.then_some("--index=off"));
         if who == Who::User {
             words.extend(["-u", native::USER]);
         }
@@ -204,7 +216,7 @@ fn main() -> ExitCode {
                         continue;
                     }
                     for who in [Who::Root, Who::User] {
-                        let kind = world.person.user.kind();
+                        let kind = if world.linked { "linked" } else { world.person.user.kind() };
                         let name = format!("{}::{kind}::{program}::{}", world.engine, who.name());
                         suite.case(name, move || {
                             world.compare(&stage.native, program, who, "");

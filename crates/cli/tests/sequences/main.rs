@@ -43,6 +43,8 @@ const CORPUS: &str = include_str!("corpus");
 struct World {
     person: Person,
     engine: String,
+    /// Containers have trees of links to the image's files, and no index.
+    linked: bool,
     /// A host directory that is bound to `/bind`. One play at a time uses it.
     bound: Mutex<PathBuf>,
 }
@@ -77,8 +79,14 @@ impl Stage {
                 return Err(format!("no test image: {done:?}"));
             }
             for engine in person.engines(&mut missing) {
-                let bound = Mutex::new(person.dir(&format!("bound-{engine}")));
-                worlds.push(World { person: person.clone(), engine, bound });
+                // What one engine shows of such a tree, the others do.
+                let forms: &[bool] =
+                    if engine == "I1" && !person.user.range { &[false, true] } else { &[false] };
+                for linked in forms.iter().copied() {
+                    let (person, engine) = (person.clone(), engine.clone());
+                    let bound = Mutex::new(person.dir(&format!("bound-{engine}-{linked}")));
+                    worlds.push(World { person, engine, linked, bound });
+                }
             }
         }
         let hidden = hidden.display().to_string();
@@ -93,7 +101,9 @@ impl World {
             .expect("a directory to bind");
         let mode = format!("--execmode={}", self.engine);
         let bind = format!("{}:/bind", bound.display());
-        let mut words = vec!["run", "--rm", &mode, "-v", &bind, "-w", "/", IMAGE];
+        let mut words = vec!["run", "--rm", &mode, "-v", &bind, "-w", "/"];
+        words.extend(self.linked.then_some("--index=off"));
+        words.push(IMAGE);
         let guest = play.words(&stage.hidden);
         words.extend(guest.iter().map(String::as_str));
         run_with(&mut self.person.command(&words), Input::Null, LIMIT)
@@ -228,7 +238,8 @@ fn main() -> ExitCode {
                 let modes: &[&'static str] =
                     if world.has_ids() { &["files", "ids"] } else { &["files"] };
                 for mode in modes {
-                    let name = format!("{}::{}::{mode}", world.engine, world.person.user.kind());
+                    let kind = if world.linked { "linked" } else { world.person.user.kind() };
+                    let name = format!("{}::{kind}::{mode}", world.engine);
                     suite.case(name, move || {
                         let faults = match fuzz {
                             Some(Fuzz::New(first, time)) => {
