@@ -11,6 +11,7 @@ mod index;
 mod inside;
 mod lists;
 mod mpi;
+mod names;
 mod places;
 mod pull;
 mod report;
