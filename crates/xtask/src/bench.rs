@@ -7,6 +7,7 @@
 //! the notes are kept.
 
 mod engines;
+mod fresh;
 mod index;
 mod inside;
 mod lists;
@@ -72,6 +73,7 @@ const ALL: &[(&str, Who, Measure)] = &[
     ("pull", Who::Range, pull::measure),
     ("lists", Who::OneId, lists::measure),
     ("index", Who::OneId, index::measure),
+    ("fresh", Who::Range, fresh::measure),
     ("engines", Who::OneId, engines::measure),
     ("mpi", Who::OneId, mpi::measure),
 ];
