@@ -7,9 +7,13 @@
 //! the notes are kept.
 
 mod engines;
+mod fresh;
 mod index;
+mod inside;
 mod lists;
 mod mpi;
+mod names;
+mod places;
 mod pull;
 mod report;
 mod start;
@@ -17,8 +21,7 @@ mod start;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::Command;
 
 use testkit::docker_registry::DockerRegistry;
 use testkit::scratch::Scratch;
@@ -70,11 +73,12 @@ const ALL: &[(&str, Who, Measure)] = &[
     ("pull", Who::Range, pull::measure),
     ("lists", Who::OneId, lists::measure),
     ("index", Who::OneId, index::measure),
+    ("fresh", Who::Range, fresh::measure),
     ("engines", Who::OneId, engines::measure),
     ("mpi", Who::OneId, mpi::measure),
 ];
 
-pub(crate) use engines::call_loop;
+pub(crate) use inside::{call_loop, fault_loop, time_loop};
 
 /// Measures the named sections, or all.
 pub(crate) fn run(names: &[String]) -> Outcome {
@@ -181,13 +185,8 @@ impl Bench {
         }
         let text = text?;
         let mut times = vec![Vec::new(); commands.len()];
-        for line in text.lines() {
-            if let Some((which, nanoseconds)) = line.split_once(' ')
-                && let (Ok(which), Ok(nanoseconds)) =
-                    (which.parse::<usize>(), nanoseconds.parse::<f64>())
-            {
-                times[which].push(nanoseconds / 1e9);
-            }
+        for (which, nanoseconds) in inside::numbers(&text) {
+            times[which].push(nanoseconds / 1e9);
         }
         Ok(times.into_iter().map(median).collect())
     }
@@ -197,41 +196,6 @@ impl Bench {
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// `time-loop COUNT COMMAND... --- COMMAND... ---`: each in turn, COUNT times; prints `which
-/// nanoseconds`, and at the end the errors. It runs as the measured user, so that the change of
-/// user is not measured.
-pub(crate) fn time_loop(words: &[String]) -> Outcome {
-    let (count, rest) = words.split_first().ok_or("a count is needed")?;
-    let count: usize = count.parse().map_err(|_| "the count is not a number")?;
-    let commands: Vec<&[String]> =
-        rest.split(|word| word == "---").filter(|words| !words.is_empty()).collect();
-    let mut failed = vec![None; commands.len()];
-    // One round is not measured: it brings files into memory and fills the programs' caches.
-    for round in 0..=count {
-        for (which, words) in commands.iter().enumerate() {
-            if failed[which].is_some() {
-                continue;
-            }
-            let mut command = Command::new(&words[0]);
-            command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
-            let began = Instant::now();
-            let status = command.status();
-            let time = began.elapsed();
-            match status {
-                Ok(status) if status.success() => {
-                    if round > 0 {
-                        println!("{which} {}", time.as_nanos());
-                    }
-                }
-                Ok(status) => failed[which] = Some(format!("{}: {status}", words.join(" "))),
-                Err(error) => failed[which] = Some(format!("{}: {error}", words[0])),
-            }
-        }
-    }
-    let failed: Vec<String> = failed.into_iter().flatten().collect();
-    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
 /// Seconds as milliseconds with a sensible number of digits.

@@ -72,6 +72,7 @@ fn main() -> ExitCode {
         // Run as another user by `bench` itself.
         "time-loop" => bench::time_loop(rest),
         "call-loop" => bench::call_loop(rest),
+        "fault-loop" => bench::fault_loop(rest),
         "help" | "-h" | "--help" => {
             println!("{USAGE}");
             Ok(())

@@ -1,9 +1,8 @@
 //! Measures work inside containers, beside a plain chroot, `PRoot` and fakechroot.
 //!
 //! One Debian tree with a compiler, git and Python is made once. The native side is `chroot` into
-//! it as the measured user; Coracle's is a container of the same tree. In both, this program's own
-//! `time-loop` runs *inside* and times each piece of work, so the start of a container does not
-//! count. Environments take turns, round by round; medians are compared. Programs are measured
+//! it as the measured user; Coracle's is a container of the same tree ([`super::places`]).
+//! Environments take turns, round by round; medians are compared. Programs are measured
 //! twice: pinned to one CPU, and free (in a virtual machine a wake-up across CPUs costs more than a
 //! tracer's stop).
 
@@ -17,35 +16,16 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 use testkit::command::until;
-use testkit::debian;
 
+use super::places::{Place, as_measured, container, import, native, prepared, timed, unpacked};
 use super::{Bench, Line, median, milliseconds};
 use crate::shell::{Outcome, cargo, check, has, read};
 use crate::tools;
 use work::{FORKS, Kind, WORK, Work};
 
-pub(crate) use work::call_loop;
-
-/// Where the work runs.
-struct Place {
-    name: &'static str,
-    /// Command line before a program inside.
-    prefix: Vec<String>,
-    /// The program there that times the work.
-    timer: String,
-    /// Every call stops: such a place is measured once, on one processor, and without single calls.
-    slow: bool,
-}
-
-impl Place {
-    /// A peer may fail, which is shown; Coracle and the native side must not.
-    fn is_peer(&self) -> bool {
-        self.timer != TIMER || self.name.starts_with("PRoot")
-    }
-}
-
-/// This program in the tree.
-const TIMER: &str = "/bench/xtask";
+const IMAGE: &str = "bench/engines:1";
+/// A repository of 9,000 files, and a program of 40 source files.
+pub(super) const PREPARE: &str = include_str!("engines/prepare.sh");
 
 pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     if !tools::is_root() {
@@ -60,87 +40,42 @@ pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     Ok(lines)
 }
 
-/// The tree, owned by the measured user.
+/// The tree, with what is measured.
 fn tree(bench: &Bench) -> Outcome<PathBuf> {
-    let tar = debian::tar_with("bench", &["gcc", "make", "libc6-dev", "git", "python3", "perl"])
-        .map_err(|skip| skip.0)?;
-    let owner = Some((bench.user.uid, bench.user.gid));
-    let tree =
-        bench.scratch.dir("engines/tree", owner, 0o755).map_err(|error| error.to_string())?;
-    let readable = bench.scratch.path().join("engines.tar");
-    fs::copy(&tar, &readable).map_err(|error| error.to_string())?;
-    bench.as_user(&bench.home, |command| {
-        let unpack = ["tar", "-x", "--no-same-owner", "--exclude=./dev/*", "-f"];
-        command.args(unpack).arg(&readable).arg("-C").arg(&tree)
-    })?;
-    let script = tree.join("prepare.sh");
-    fs::write(&script, include_str!("engines/prepare.sh")).map_err(|error| error.to_string())?;
-    bench.as_user(&bench.home, |command| command.args(["mkdir", "-p"]).arg(tree.join("bench")))?;
-    bench.as_user(&bench.home, |command| {
-        command.arg("cp").arg(&bench.xtask).arg(tree.join("bench/xtask"))
-    })?;
-    let words = native(bench, &tree);
-    read(Command::new(&words[0]).args(&words[1..]).args(["sh", "/prepare.sh"]))?;
+    let packages = ["gcc", "make", "libc6-dev", "git", "python3", "perl"];
+    let tree = unpacked(bench, "engines", &packages)?;
+    prepared(bench, &tree, &[PREPARE])?;
     Ok(tree)
 }
 
-/// A plain chroot as the measured user, with the host's `/dev`, `/proc` and `/sys` mounted in a
-/// mount namespace of its own.
-pub(super) fn native(bench: &Bench, tree: &Path) -> Vec<String> {
-    let script = "mount --rbind /dev \"$1/dev\" && mount --rbind /proc \"$1/proc\" && mount --rbind /sys \"$1/sys\" && tree=$1 ids=$2 && shift 2 && \
-        exec chroot --userspec=\"$ids\" \"$tree\" \"$@\"";
-    let ids = format!("{}:{}", bench.user.uid, bench.user.gid);
-    ["unshare", "--mount", "sh", "-c", script, "sh", &tree.display().to_string(), &ids]
-        .map(str::to_owned)
-        .to_vec()
-}
-
 fn places(bench: &Bench, tree: &Path) -> Outcome<Vec<Place>> {
-    let text = |path: &Path| path.display().to_string();
-    let tar = bench.scratch.path().join("engines-image.tar");
-    bench.as_user(&bench.home, |command| {
-        let archive = bench.home.join("image.tar");
-        command.args(["tar", "-c", "--numeric-owner", "--owner=0", "--group=0", "-f"]);
-        command.arg(&archive).arg("-C").arg(tree).arg(".")
-    })?;
-    fs::rename(bench.home.join("image.tar"), &tar).map_err(|error| error.to_string())?;
-    bench.coracle(&["import", "-q", &text(&tar), "bench/engines:1"])?;
-    let mut user = vec!["setpriv".to_owned()];
-    user.extend([format!("--reuid={}", bench.user.uid), format!("--regid={}", bench.user.gid)]);
-    user.extend(["--clear-groups", "env", "-i", "PATH=/usr/bin:/bin"].map(str::to_owned));
-    user.push(format!("HOME={}", text(&bench.home)));
-    let place = |name, prefix, slow| Place { name, prefix, timer: TIMER.to_owned(), slow };
-    let mut places = vec![place("native", native(bench, tree), false)];
+    import(bench, tree, IMAGE)?;
+    let user = as_measured(bench);
+    let mut places = vec![Place::new("native", native(bench, tree))];
     // F3 and F4 are F2; R2 and R3 are P1 and P2 inside R1.
     let modes = ["I1", "I2", "F2", "F1", "P1", "P2", "N1", "R1"];
     for mode in modes.into_iter().filter(|mode| *mode != "R1" || has("runc")) {
-        let name = format!("engines-{mode}");
-        bench.coracle(&[
-            "create",
-            &format!("--execmode={mode}"),
-            "--name",
-            &name,
-            "bench/engines:1",
-        ])?;
-        let mut prefix = user.clone();
-        prefix.extend([text(&bench.coracle), "run".to_owned(), name]);
-        places.push(place(mode, prefix, mode == "P2"));
+        let option = format!("--execmode={mode}");
+        let prefix = container(bench, IMAGE, &format!("engines-{mode}"), &[&option])?;
+        places.push(Place { slow: mode == "P2", ..Place::new(mode, prefix) });
     }
     if has("proot") {
         let mut prefix = user.clone();
         prefix.extend(
-            ["proot", "-0", "-b", "/proc", "-b", "/dev", "-r", &text(tree)].map(str::to_owned),
+            ["proot", "-0", "-b", "/proc", "-b", "/dev", "-r", &tree.display().to_string()]
+                .map(str::to_owned),
         );
         // Debian's PRoot is built without seccomp.
         let about = read(Command::new("proot").arg("-V")).unwrap_or_default();
         let slow = !about.contains("seccomp_filter = yes");
-        places.push(place(if slow { "PRoot without seccomp" } else { "PRoot" }, prefix, slow));
+        let name = if slow { "PRoot without seccomp" } else { "PRoot" };
+        places.push(Place { slow, ..Place::new(name, prefix) });
     }
     if has("fakechroot") {
         let mut prefix = user;
-        prefix.extend(["fakechroot", "chroot", &text(tree)].map(str::to_owned));
+        prefix.extend(["fakechroot", "chroot", &tree.display().to_string()].map(str::to_owned));
         let timer = dynamic_timer(bench, tree)?;
-        places.push(Place { timer, ..place("fakechroot", prefix, false) });
+        places.push(Place { timer, ..Place::new("fakechroot", prefix) });
     }
     Ok(places)
 }
@@ -182,7 +117,7 @@ fn compare(bench: &Bench, places: &[Place], pinned: bool) -> Outcome<Vec<Line>> 
         for (place, times) in places.iter().zip(&mut times) {
             let chosen: Vec<usize> =
                 (0..WORK.len()).filter(|&at| measured(place, &WORK[at])).collect();
-            let work: Vec<&Work> = chosen.iter().map(|&at| &WORK[at]).collect();
+            let work: Vec<&[&str]> = chosen.iter().map(|&at| WORK[at].words).collect();
             for (which, time) in timed(place, &work, pinned, if place.slow { 1 } else { 3 })? {
                 times[chosen[which]].push(time);
             }
@@ -218,40 +153,13 @@ fn compare(bench: &Bench, places: &[Place], pinned: bool) -> Outcome<Vec<Line>> 
     Ok(lines)
 }
 
-/// The output of one run of `time-loop` inside: which work, and seconds.
-fn timed(place: &Place, work: &[&Work], pinned: bool, count: usize) -> Outcome<Vec<(usize, f64)>> {
-    let mut words: Vec<String> = Vec::new();
-    if pinned {
-        words.extend(["taskset", "-c", "1", "chrt", "-f", "10"].map(str::to_owned));
-    }
-    words.extend(place.prefix.iter().cloned());
-    words.extend([place.timer.clone(), "time-loop".to_owned(), count.to_string()]);
-    for work in work {
-        words.extend(work.words.iter().map(|&word| word.to_owned()));
-        words.push("---".to_owned());
-    }
-    let done = Command::new(&words[0]).args(&words[1..]).output();
-    let done = done.map_err(|error| format!("{}: {error}", place.name))?;
-    let output = String::from_utf8_lossy(&done.stdout);
-    let is_told = place.is_peer() && output.contains(' ');
-    if !(done.status.success() || is_told) {
-        let errors = String::from_utf8_lossy(&done.stderr);
-        return Err(format!("{}: {}", place.name, errors.trim_end()));
-    }
-    let parse = |line: &str| {
-        let (which, time) = line.split_once(' ')?;
-        Some((which.parse().ok()?, time.parse::<f64>().ok()? / 1e9))
-    };
-    Ok(output.lines().filter_map(parse).collect())
-}
-
 /// Measures a fork of a small shell without `execve`, which shows the cost of the stage's pages.
 fn forks(bench: &Bench, places: &[Place]) -> Outcome<Line> {
     let mut middle = Vec::new();
     for place in ["native", "I1"].iter().filter_map(|name| named(places, name)) {
         let mut times = Vec::new();
         for _ in 0..bench.rounds {
-            times.extend(timed(place, &[&FORKS], true, 3)?.into_iter().map(|(_, time)| time));
+            times.extend(timed(place, &[FORKS.words], true, 3)?.into_iter().map(|(_, time)| time));
         }
         middle.push(median(times) / work::FORK_COUNT * 1e6);
     }

@@ -1,80 +1,67 @@
-//! Measures the index of an image with 43,000 names: its size, and the time to make and to check
-//! it.
+//! Measures the index of an image, and containers that need no tree of their own.
 //!
-//! Each time is the difference to a command that finds an index that was checked before.
+//! - [`file`]: the index itself, of an image with 43,000 names;
+//! - [`fresh`]: containers of it, made, run and removed;
+//! - [`work`]: calls and commands in a Debian tree of as many names, beside a plain chroot of it
+//!   and beside containers with `--index=off`, which have a tree of links;
+//! - [`faults`]: page faults of a process that asks for twenty names.
 
-use testkit::layer::Layer;
+mod faults;
+mod file;
+mod fresh;
+mod work;
 
-use super::{Bench, Line, milliseconds};
+use super::places::{Place, container, import, native, prepared, unpacked};
+use super::{Bench, Line, names};
 use crate::shell::Outcome;
-
-const DIRECTORIES: usize = 1_000;
-const FILES: usize = 42;
-const ROUNDS: usize = 20;
-const IMAGE: &str = "localhost/bench/names:1";
+use crate::tools;
 
 pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
-    load(bench)?;
-    bench.coracle(&["run", "--rm", "--execmode=I1", IMAGE, "/bin/guest", "exit", "0"])?;
-    let look = |format: &str| -> Outcome<String> {
-        let words = ["image", "inspect", "--index", "--format", format, IMAGE];
-        Ok(bench.coracle(&words)?.trim().to_owned())
-    };
-    let number = |format: &str| -> Outcome<f64> {
-        let text = look(format)?;
-        text.parse().map_err(|_| format!("{format}: {text:?}"))
-    };
-    let (names, per_name) = (number("{{.Names}}")?, number("{{.BytesPerName}}")?);
-    let path = look("{{.Path}}")?;
-    let stamp = format!("{path}.checked");
-    // The same shell removes something each time.
-    let script = "rm -f $1 $2; exec $0 image inspect --index --format {{.Names}} $3";
-    let coracle = bench.coracle.display().to_string();
-    let without = |one: &str, other: &str| -> Vec<String> {
-        ["/bin/sh", "-c", script, &coracle, one, other, IMAGE].map(str::to_owned).into()
-    };
-    let commands = [without(&path, &stamp), without(&stamp, "/none"), without("/none", "/none")];
-    let times = bench.medians(ROUNDS, &commands)?;
-    let [made, checked, found] = times[..] else { return Err("a time is missing".to_owned()) };
-    let time = |what: &str, taken: f64, aim: f64| Line {
-        what: format!("{what} the index of {names} names"),
-        against: "the same with one that was checked".to_owned(),
-        ours: milliseconds(taken + found),
-        theirs: milliseconds(found),
-        value: taken * 1000.0,
-        aim,
-        unit: "ms",
-    };
-    Ok(vec![
-        Line {
-            what: format!("the index of {names} names, each"),
-            against: String::new(),
-            ours: format!("{per_name} bytes"),
-            theirs: String::new(),
-            value: per_name,
-            aim: 170.0,
-            unit: "bytes",
-        },
-        time("making and checking", made - found, 300.0),
-        time("checking", checked - found, 100.0),
-    ])
+    if !tools::is_root() {
+        return Err("only root can chroot, which is what the index is compared with".to_owned());
+    }
+    let many = names::many(bench)?;
+    let mut lines = file::measure(bench, &many.image)?;
+    lines.extend(fresh::measure(bench, &many.image)?);
+    let places = places(bench)?;
+    lines.extend(work::measure(bench, &places)?);
+    lines.extend(faults::measure(bench, &places)?);
+    lines.extend(fresh::first(bench, &places)?);
+    Ok(lines)
 }
 
-/// Loads an image of that many names.
-fn load(bench: &Bench) -> Outcome {
-    let mut layer = Layer::new();
-    for directory in 0..DIRECTORIES {
-        let path = format!("usr/lib/package-{directory}");
-        layer = layer.dir(&path);
-        for file in 0..FILES {
-            layer = layer.file(&format!("{path}/module_of_it_{file}.py"), 0o644, "x");
-        }
+const IMAGE: &str = "bench/index:1";
+const PACKAGES: &[&str] = &["git", "perl", "python3", "python3-numpy"];
+
+/// Containers by name, mode, and whether they use the index.
+const CONTAINERS: &[(&str, &str, &str)] = &[
+    ("I1", "I1", "on"),
+    ("I1, index off", "I1", "off"),
+    ("F2", "F2", "on"),
+    ("F2, index off", "F2", "off"),
+    ("I2", "I2", "on"),
+    ("P1", "P1", "on"),
+    ("F1", "F1", "on"),
+];
+
+/// A chroot, and containers in which one directory of the image is their own.
+fn places(bench: &Bench) -> Outcome<Vec<Place>> {
+    let tree = unpacked(bench, "index", PACKAGES)?;
+    prepared(bench, &tree, &[super::engines::PREPARE, include_str!("index/prepare.sh")])?;
+    import(bench, &tree, IMAGE)?;
+    let mut places = vec![Place::new("native", native(bench, &tree))];
+    for (name, mode, index) in CONTAINERS {
+        let container_name = format!("index-{mode}-{index}");
+        let options = [format!("--execmode={mode}"), format!("--index={index}")];
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let prefix = container(bench, IMAGE, &container_name, &options)?;
+        bench.coracle(&["run", &container_name, "touch", "/bench/own/new"])?;
+        places.push(Place::new(name, prefix));
     }
-    let dir = bench.scratch.path().join("names");
-    testkit::guest::image()
-        .layer(layer)
-        .build()
-        .write_layout(&dir, IMAGE)
-        .map_err(|error| error.to_string())?;
-    bench.coracle(&["load", "-q", "-i", &dir.display().to_string()]).map(drop)
+    Ok(places)
+}
+
+/// The place of that name.
+fn named<'a>(places: &'a [Place], name: &str) -> Outcome<&'a Place> {
+    places.iter().find(|place| place.name == name).ok_or_else(|| format!("no place {name}"))
 }

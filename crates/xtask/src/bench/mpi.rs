@@ -10,9 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use testkit::debian;
-
-use super::engines::native;
+use super::places::{container, import, native, unpacked};
 use super::{Bench, Line};
 use crate::shell::{Outcome, read, root};
 use crate::tools;
@@ -24,6 +22,7 @@ const KINDS: &[(&str, &str, &[&str])] = &[
     ("openmpi", "Open MPI", &["--bind-to", "core", "--map-by", "core"]),
     ("mpich", "MPICH", &["-bind-to", "core"]),
 ];
+const IMAGE: &str = "bench/mpi:1";
 const MODES: &[&str] = &["I1", "P1"];
 /// How often each message goes back and forth before the clock is read; large ones less often.
 const THROWS: &str = "400";
@@ -70,15 +69,7 @@ pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
 
 /// The tree, owned by the measured user, with the ranks' program built in it.
 fn tree(bench: &Bench) -> Outcome<PathBuf> {
-    let tar = debian::tar_with("mpi", PACKAGES).map_err(|skip| skip.0)?;
-    let owner = Some((bench.user.uid, bench.user.gid));
-    let tree = bench.scratch.dir("mpi/tree", owner, 0o755).map_err(|error| error.to_string())?;
-    let readable = bench.scratch.path().join("mpi.tar");
-    fs::copy(&tar, &readable).map_err(|error| error.to_string())?;
-    bench.as_user(&bench.home, |command| {
-        let unpack = ["tar", "-x", "--no-same-owner", "--exclude=./dev/*", "-f"];
-        command.args(unpack).arg(&readable).arg("-C").arg(&tree)
-    })?;
+    let tree = unpacked(bench, "mpi", PACKAGES)?;
     let source = root().join("crates/cli/tests/programs/guests/ring.c");
     fs::copy(source, tree.join("ring.c")).map_err(|error| error.to_string())?;
     let script =
@@ -90,25 +81,11 @@ fn tree(bench: &Bench) -> Outcome<PathBuf> {
 
 /// A container of the tree in each mode, and the words that run something in it.
 fn containers(bench: &Bench, tree: &Path) -> Outcome<Vec<Vec<String>>> {
-    let tar = bench.home.join("mpi-image.tar");
-    bench.as_user(&bench.home, |command| {
-        command.args(["tar", "-c", "--numeric-owner", "--owner=0", "--group=0", "-f"]);
-        command.arg(&tar).arg("-C").arg(tree).arg(".")
-    })?;
-    bench.coracle(&["import", "-q", &tar.display().to_string(), "bench/mpi:1"])?;
-    let mut all = Vec::new();
-    for mode in MODES {
-        let (name, mode) = (format!("mpi-{mode}"), format!("--execmode={mode}"));
-        bench.coracle(&["create", &mode, "--name", &name, "bench/mpi:1"])?;
-        let mut words = vec!["setpriv".to_owned(), format!("--reuid={}", bench.user.uid)];
-        words.extend([format!("--regid={}", bench.user.gid), "--clear-groups".to_owned()]);
-        words.extend(["env", "-i", "PATH=/usr/bin:/bin"].map(str::to_owned));
-        words.push(format!("HOME={}", bench.home.display()));
-        words.push(bench.coracle.display().to_string());
-        words.extend(["run".to_owned(), name]);
-        all.push(words);
-    }
-    Ok(all)
+    import(bench, tree, IMAGE)?;
+    let make = |mode: &&str| {
+        container(bench, IMAGE, &format!("mpi-{mode}"), &[&format!("--execmode={mode}")])
+    };
+    MODES.iter().map(make).collect()
 }
 
 /// One run of the two ranks: the best time of each size.

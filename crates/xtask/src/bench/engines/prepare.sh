@@ -42,4 +42,3 @@ done
     while [ $n -lt 40 ]; do echo "sum += part$n($n);"; n=$((n+1)); done
     echo 'return sum == 0; }'
 } > main.c
-rm /prepare.sh

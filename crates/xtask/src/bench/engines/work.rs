@@ -1,10 +1,6 @@
 //! The pieces of work that are measured, with their aims as ratios to native.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
-
-use super::TIMER as LOOP;
-use crate::shell::Outcome;
+use crate::bench::places::TIMER as LOOP;
 
 /// A piece of work.
 pub(super) struct Work {
@@ -100,41 +96,3 @@ pub(super) const FORKS: Work = calls(
     &["sh", "-c", "i=0; while [ $i -lt 2000 ]; do (:); i=$((i+1)); done"],
     NONE,
 );
-
-/// `call-loop CALL COUNT`: the call and nothing else.
-pub(crate) fn call_loop(words: &[String]) -> Outcome {
-    let [call, count] = words else { return Err("a call and a count are needed".to_owned()) };
-    let count: u32 = count.parse().map_err(|_| "the count is not a number")?;
-    let failed = |error: std::io::Error| format!("{call}: {error}");
-    match call.as_str() {
-        "stat" => {
-            for _ in 0..count {
-                std::fs::metadata("/usr/share/doc/base-files").map_err(failed)?;
-            }
-        }
-        "open" => {
-            for _ in 0..count {
-                File::open("/etc/passwd").map_err(failed)?;
-            }
-        }
-        "getcwd" => {
-            for _ in 0..count {
-                rustix::process::getcwd(Vec::with_capacity(256))
-                    .map_err(|error| failed(error.into()))?;
-            }
-        }
-        "getppid" => {
-            for _ in 0..count {
-                std::hint::black_box(rustix::process::getppid());
-            }
-        }
-        "read" => {
-            let file = File::open("/etc/passwd").map_err(failed)?;
-            for _ in 0..count {
-                file.read_exact_at(&mut [0], 0).map_err(failed)?;
-            }
-        }
-        _ => return Err(format!("there is no loop for {call}")),
-    }
-    Ok(())
-}
