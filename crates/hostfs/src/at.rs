@@ -54,6 +54,11 @@ pub trait Process: Kernel {
     fn layers(&self) -> Option<Layers<'_>> {
         None
     }
+    /// Whether a start is the descriptor of the upper one of two layers, which this process holds.
+    fn is_upper(&self, dir: Dir) -> bool {
+        let _ = dir;
+        false
+    }
     /// The name of the working directory, where that is quicker than its link; whether it is
     /// known.
     fn cwd_name(&self, into: &mut Text) -> bool {

@@ -276,6 +276,16 @@ impl<P: Process> Files<P> {
     ) -> Result<usize> {
         let process = &self.process;
         self.reading(dir, path, |dir, path| {
+            if path.is_empty()
+                && let start @ (Dir::Held(_) | Dir::Guest(_)) = start(dir, path)?
+                && let Some(file) = process.descriptor(start)?
+            {
+                match process.getxattr(Target::File(file), name, into) {
+                    // It was opened with `O_PATH`.
+                    Err(Errno::EBADF) => {}
+                    result => return result,
+                }
+            }
             let call = |tree, rest: &CStr, flags| process.getxattrat(tree, rest, flags, name, into);
             if let Some(result) = self.xattr_from_tree(dir, path, nofollow, call) {
                 return result;

@@ -21,7 +21,7 @@ use abi::calls::Op;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicI32, Ordering};
 use linux_raw_sys::general::{O_CLOEXEC, O_DIRECTORY, O_PATH};
-use view::Errno;
+use view::{Dir, Errno, HostFd};
 
 /// Number of named files from which on a descriptor pays.
 const MANY: i32 = 24;
@@ -130,6 +130,12 @@ impl Held {
         self.state().load(Ordering::Relaxed) == HELD
             && calls::fcntl(self.number(), F_GETFL, 0).is_ok_and(|flags| flags as u32 & O_PATH != 0)
     }
+}
+
+/// Returns true if a start is the descriptor of the upper directory.
+pub(crate) fn is_upper(dir: Dir) -> bool {
+    matches!(dir, Dir::Held(HostFd(UPPER_DESCRIPTOR)) | Dir::Guest(UPPER_DESCRIPTOR))
+        && Held::Upper.state().load(Ordering::Relaxed) == HELD
 }
 
 /// Returns true if a call from one of the descriptors failed because the guest closed it, or

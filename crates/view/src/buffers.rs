@@ -18,9 +18,11 @@ pub struct CallBuffers {
     /// The call is decided a second time, because an assumption of the first time may be wrong
     /// ([`crate::calls::again`]).
     pub careful: bool,
-    /// `paths`: a directory of this call's that was found not to be seen in two layers
-    /// ([`crate::image::Image::may_be_layered`]).
-    pub one_layer: Option<Dir>,
+    /// `paths`: what was found of a directory of this call's.
+    pub layer: Option<(Dir, Layer)>,
+    /// `stat`: the directory in which a name was the container's own when one was last looked for;
+    /// it may be another directory by now.
+    pub own_directory: Option<Dir>,
     /// `paths`: status of the file that each of `named` means, if [`crate::paths::Place::seen`] is
     /// set.
     pub seen: [statx; 2],
@@ -47,6 +49,19 @@ pub struct CallBuffers {
     pub exec: ExecPlan,
 }
 
+/// Where a call finds a name in an open directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// Any name there, or nowhere: the directory is not seen in two layers
+    /// ([`crate::image::Image::may_be_layered`]).
+    One,
+    /// The single name that was looked up last there, or nowhere: what is open is the directory in
+    /// the upper one, and the image does not have the name.
+    Own,
+    /// What the image had under that name is there as a copy or a whiteout, or is about to be.
+    Covered,
+}
+
 impl Default for CallBuffers {
     fn default() -> Self {
         Self::EMPTY
@@ -64,7 +79,8 @@ impl CallBuffers {
         position: Text::EMPTY,
         seen: [EMPTY_STATX; 2],
         careful: false,
-        one_layer: None,
+        layer: None,
+        own_directory: None,
         spare: [Text::EMPTY; 2],
         input: [0; 8192],
         output: [0; 4096],

@@ -128,9 +128,20 @@ impl Image<'_> {
     /// Returns true if an open file of the image may no longer be what the container has under its
     /// name.
     pub fn may_differ(&self, record: u32) -> bool {
-        let several =
-            self.index.entry(record).is_none_or(|entry| entry.links > 1 && !entry.is_directory());
-        self.changes.is_covered(record) || self.changes.is_merged(record) || several
+        let changes = &self.changes;
+        changes.is_covered(record)
+            || changes.is_merged(record)
+            || changes.has_covered_links() && self.has_several(record)
+    }
+
+    /// Returns true if a record's file has other names.
+    fn has_several(&self, record: u32) -> bool {
+        self.index.entry(record).is_none_or(|entry| entry.links > 1 && !entry.is_directory())
+    }
+
+    /// The name of a record is about to mean something else.
+    pub fn cover(&self, record: u32) {
+        self.changes.cover(record, self.has_several(record));
     }
 
     /// The part of a host path behind the upper directory, without its slash: empty for the root.

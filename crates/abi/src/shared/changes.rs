@@ -24,6 +24,8 @@ const MERGED: u64 = 2;
 pub struct Changes<'a> {
     /// Number of directories of the image that got another name.
     pub(super) redirects: &'a AtomicU64,
+    /// Whether a name of a file with several names was covered.
+    pub(super) links: &'a AtomicU64,
     pub(super) words: &'a [AtomicU64],
 }
 
@@ -53,9 +55,18 @@ impl Changes<'_> {
         self.has(record, COVERED)
     }
 
-    /// The name of this record is about to mean something else.
-    pub fn cover(&self, record: u32) {
+    /// The name of this record is about to mean something else. `several`: its file has others.
+    pub fn cover(&self, record: u32, several: bool) {
+        if several {
+            self.links.store(1, Ordering::Release);
+        }
         self.set(record, COVERED);
+    }
+
+    /// Returns true if a name of a file with several names may mean something else.
+    #[inline]
+    pub fn has_covered_links(&self) -> bool {
+        self.links.load(Ordering::Acquire) != 0
     }
 
     /// Returns true if this directory may be in the upper directory, too.

@@ -69,6 +69,8 @@ mod header {
     pub(super) const RECORDS_OF_INDEX: usize = 13;
     /// Number of directories of the image that got another name, or more.
     pub(super) const REDIRECTS: usize = 14;
+    /// Is not 0 if a name of a file with several names was covered.
+    pub(super) const LINKS_COVERED: usize = 16;
     /// User and group id of the owner of the image's tree, where there is an index.
     pub(super) const TREE_OWNER: usize = 15;
     /// Counts changes of directories. Lies in a cache line of its own.
@@ -231,6 +233,7 @@ impl<'a> Shared<'a> {
         let records = self.header(header::RECORDS_OF_INDEX).load(Ordering::Relaxed) as usize;
         changes::Changes {
             redirects: self.header(header::REDIRECTS),
+            links: self.header(header::LINKS_COVERED),
             words: self.words.get(IMAGE..IMAGE + changes::words(records)).unwrap_or(&[]),
         }
     }

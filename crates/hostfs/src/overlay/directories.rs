@@ -85,7 +85,7 @@ impl<P: Process> Overlay<'_, P> {
         }
         let whiteouts = self.whiteouts(name, base)?;
         if let Some(child) = child {
-            self.image().changes.cover(child);
+            self.image().cover(child);
             return self.with_whiteout(|temporary| {
                 self.put_in_place(temporary, name, EXCHANGE)?;
                 self.dispose(temporary, || self.put_in_place(temporary, name, EXCHANGE))

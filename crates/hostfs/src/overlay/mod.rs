@@ -127,6 +127,9 @@ impl<'p, P: Process> Overlay<'p, P> {
         if bytes.first() == Some(&b'/') || dir == Dir::Root {
             return call(self.image().in_upper(bytes));
         }
+        if self.process.is_upper(dir) {
+            return call(Some(bytes));
+        }
         if !self.may_be_layered(dir)? {
             return call(None);
         }

@@ -47,7 +47,7 @@ impl<P: Process> Overlay<'_, P> {
 
     pub(super) fn cover(&self, child: Option<u32>) {
         if let Some(child) = child {
-            self.image().changes.cover(child);
+            self.image().cover(child);
         }
     }
 
@@ -63,7 +63,7 @@ impl<P: Process> Overlay<'_, P> {
             self.settle_alone(parent(name).0)?;
             match (located, child) {
                 (Located::Lower(record), _) => {
-                    self.image().changes.cover(record);
+                    self.image().cover(record);
                     self.whiteout(name)
                 }
                 (Located::Upper { base }, child) if is_rmdir => {

@@ -135,7 +135,7 @@ impl<P: Process> Overlay<'_, P> {
         if let Some(Located::Lower(record)) = located {
             let entry = self.image().index.entry(record).ok_or(Errno::ENOENT)?;
             if !entry.is_directory() {
-                self.image().changes.cover(record);
+                self.image().cover(record);
                 return self.link_up(name, record);
             }
             self.settle_alone(name)?;

@@ -295,7 +295,7 @@ impl<P: Process> Overlay<'_, P> {
                 return Err(Errno::EEXIST);
             }
             if let Some(child) = child {
-                self.image().changes.cover(child);
+                self.image().cover(child);
             }
             self.keeping_times(parent(name).0, || self.put_in_place(copy, name, 0))
         })

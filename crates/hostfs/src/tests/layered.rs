@@ -101,7 +101,7 @@ impl Layered {
             let has = |name: &str| inode.attributes.contains_key(name);
             let in_both = inode.is_directory() && index.entry(record).unwrap().is_directory();
             if !in_both || has(OPAQUE) || has(REDIRECT) {
-                changes.cover(record);
+                self.layers().image.cover(record);
             } else {
                 changes.merge(record);
                 self.directory(machine, &path, record);

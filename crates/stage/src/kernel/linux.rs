@@ -445,6 +445,10 @@ impl Process for Linux {
         tree::is_lost(errno)
     }
 
+    fn is_upper(&self, dir: Dir) -> bool {
+        tree::is_upper(dir)
+    }
+
     fn cwd_name(&self, into: &mut Text) -> bool {
         // Quicker than the link, but it does not name what has no name or lies elsewhere.
         let name = into.fill(|bytes| calls::getcwd(bytes).map(|length| length - 1));

@@ -54,7 +54,7 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Verdi
     if context.task.fs_changed {
         context.task.fs_changed = false;
     }
-    context.buffers.one_layer = None;
+    context.buffers.layer = None;
     let verdict = match rule(context, &arguments) {
         Ok(verdict) => verdict,
         Err(errno) => Verdict::Done(errno.result()),
@@ -148,7 +148,7 @@ pub fn leave<N: Backend>(
     result: i64,
 ) -> i64 {
     // While the call ran, another thread may have opened something else.
-    context.buffers.one_layer = None;
+    context.buffers.layer = None;
     match after {
         After::Nothing | After::Path { .. } | After::Unseen { .. } | After::FromTree => result,
         After::Listing { room } => crate::paths::listing::leave(context, call, room, result),

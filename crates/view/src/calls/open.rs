@@ -23,6 +23,7 @@ use super::support::{
     not_executed, on_place, own_directory, reach, unless_no_directory,
 };
 use crate::CallContext;
+use crate::buffers::Layer;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir, Host, HostFd, Purpose, Straight};
 use crate::identity::record::may_be_recorded;
@@ -78,7 +79,11 @@ pub(super) fn enter<N: Backend>(
     {
         return Ok(verdict);
     }
-    if !enters && is_single_name(context, &request, dir) && !paths::may_have_layers(context, dir) {
+    if !enters
+        && is_single_name(context, &request, dir)
+        && (context.buffers.layer == Some((dir, Layer::Own))
+            || !paths::may_have_layers(context, dir))
+    {
         let generation = context.backend.plain_generation().filter(|_| !context.buffers.careful);
         if let Some(generation) = generation.filter(|_| arguments.op() != Op::Openat2) {
             return open_unseen(context, arguments, &request, (generation, true));

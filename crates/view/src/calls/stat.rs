@@ -9,6 +9,7 @@
 use super::arguments::Arguments;
 use super::support::{self, at_flags, find, reach};
 use crate::CallContext;
+use crate::buffers::Layer;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir};
 use crate::identity::files::{self, NO_FACTS};
@@ -17,15 +18,15 @@ use crate::identity::{self, Credentials, Found, Truth, Want};
 use crate::image;
 use crate::paths::{self, Intent, Look, Origin, Place};
 use crate::verdict::Verdict;
-use crate::world::{Identity, Kind};
+use crate::world::{Identity, Kind, World};
 use abi::calls::{Op, Role};
 use abi::index::Entry;
 use abi::layout::stat::{Stat, statx_bytes};
 use abi::layout::{u32_at, u64_at};
 use linux_raw_sys::general::{
-    AT_EACCESS, AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, S_IFDIR,
-    S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISVTX, STATX__RESERVED, STATX_BASIC_STATS,
-    statx,
+    AT_EACCESS, AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, S_IFCHR,
+    S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISVTX, STATX__RESERVED,
+    STATX_BASIC_STATS, statx,
 };
 
 /// Returns true if [`rule`] decides this call.
@@ -66,8 +67,10 @@ pub(super) fn rule<N: Backend>(
         }
         _ => {
             let flags = stat_flags(arguments)?;
-            if !by_index(context, arguments, flags)? && !by_kernel(context, arguments, Some(flags))?
-            {
+            let done = in_own_directory(context, arguments, flags)?
+                || by_index(context, arguments, flags)?
+                || by_kernel(context, arguments, Some(flags))?;
+            if !done {
                 by_facts(context, arguments, flags)?;
             }
         }
@@ -143,19 +146,9 @@ fn by_kernel<N: Backend>(
     arguments: &Arguments<'_>,
     flags: Option<u32>,
 ) -> Result<bool> {
-    let form = match arguments.op() {
-        Op::Statx => Some(Form::STATX),
-        op if Stat::of(arguments.arch, op) == Some(Stat::X86_64) => Some(Form::STAT),
-        _ => None,
+    let Some(Answer { form, into, mask }) = Answer::of(context, arguments) else {
+        return Ok(false);
     };
-    let usual = one_owner(context)
-        && (context.world.identity.is_none() || context.task.creds.uid.files == 0)
-        && context.backend.plain_generation().is_some();
-    let Some(form) = form.filter(|_| usual) else { return Ok(false) };
-    let Some(at) = arguments.position(form.role) else { return Ok(false) };
-    let into = arguments.word(at);
-    // The fields that are read below are always asked for.
-    let mask = (form.role == Role::Statx).then(|| arguments.int(3) | STATX_BASIC_STATS);
     let written = match flags {
         None => context.backend.stat_into(arguments.dir(0), c"", AT_EMPTY_PATH, mask, into),
         Some(flags) => by_name(context, arguments, flags, mask, into)?,
@@ -167,9 +160,14 @@ fn by_kernel<N: Backend>(
             let itself = flags.is_none() || context.buffers.named[0].is_empty();
             let mut bytes = [0; FIRST];
             context.backend.read(into, &mut bytes)?;
-            if itself && let Some(image) = context.world.image {
+            let is_device = u32_at(&bytes, form.mode) & S_IFMT == S_IFCHR;
+            if let Some(image) = context.world.image.filter(|_| itself || is_device) {
                 let inode = u64_at(&bytes, form.inode);
                 let device = form.device(context, into, &bytes)?;
+                // It may be a whiteout.
+                if is_device && device == image.device {
+                    return Ok(false);
+                }
                 if let Some((record, entry)) = image.of_inode(device, inode) {
                     let asks_more = mask.is_some_and(|mask| mask & !STATX_BASIC_STATS != 0);
                     if image.may_differ(record) || image::is_incomplete(&entry) || asks_more {
@@ -182,6 +180,75 @@ fn by_kernel<N: Backend>(
             correct_answer(context, form, (into, &bytes), flags, itself)
         }
     }
+}
+
+/// How the kernel answers into the guest's memory.
+struct Answer {
+    form: Form,
+    into: u64,
+    mask: Option<u32>,
+}
+
+impl Answer {
+    /// `None` if its answer would not do for most files.
+    fn of<N: Backend>(context: &mut CallContext<'_, N>, arguments: &Arguments<'_>) -> Option<Self> {
+        let form = match arguments.op() {
+            Op::Statx => Form::STATX,
+            op if Stat::of(arguments.arch, op) == Some(Stat::X86_64) => Form::STAT,
+            _ => return None,
+        };
+        let usual = one_owner(context)
+            && (context.world.identity.is_none() || context.task.creds.uid.files == 0)
+            && context.backend.plain_generation().is_some();
+        let into = arguments.word(arguments.position(form.role).filter(|_| usual)?);
+        // The fields that are read afterwards are always asked for.
+        let mask = (form.role == Role::Statx).then(|| arguments.int(3) | STATX_BASIC_STATS);
+        Some(Self { form, into, mask })
+    }
+}
+
+/// Answers for a single name in a directory in which a name was the container's own before: then
+/// the kernel is asked first. Returns false if that was for nothing.
+fn in_own_directory<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+    flags: u32,
+) -> Result<bool> {
+    let Some(image) = context.world.image else { return Ok(false) };
+    let (dir, address) = arguments.path(0)?;
+    if context.buffers.own_directory != Some(dir) || address == 0 || context.world.overlaps {
+        return Ok(false);
+    }
+    let Some(Answer { form, into, mask }) = Answer::of(context, arguments) else {
+        return Ok(false);
+    };
+    context.backend.read_text(address, &mut context.buffers.named[0])?;
+    let name = context.buffers.named[0].as_bytes();
+    if !is_simple(context.world, name) || flags & AT_STATX_SYNC_TYPE != 0 {
+        return Ok(false);
+    }
+    let name = context.buffers.named[0].as_c_str();
+    let written = context.backend.stat_into(dir, name, AT_SYMLINK_NOFOLLOW, mask, into);
+    if written != Some(Ok(())) {
+        return Ok(false);
+    }
+    let mut bytes = [0; FIRST];
+    context.backend.read(into, &mut bytes)?;
+    let mode = u32_at(&bytes, form.mode);
+    let device = form.device(context, into, &bytes)?;
+    let is_own = device == image.device
+        && matches!(mode & S_IFMT, S_IFREG | S_IFDIR)
+        && !(mode & S_IFMT == S_IFDIR && (mode & S_ISVTX != 0 || image.changes.has_redirects()))
+        && image.of_inode(device, u64_at(&bytes, form.inode)).is_none();
+    if !is_own {
+        return Ok(false);
+    }
+    correct_answer(context, form, (into, &bytes), flags, false)
+}
+
+/// Returns true for a single name that leads to no other directory.
+fn is_simple(world: &World<'_>, name: &[u8]) -> bool {
+    !name.contains(&b'/') && !matches!(name, b"" | b"." | b"..") && !world.is_bound(name)
 }
 
 /// `stat_into` of a file that is named; a link at the end is not followed.
@@ -215,17 +282,20 @@ fn by_name<N: Backend>(
         }
     }
     let name = context.buffers.named[0].as_bytes();
-    let alone = !name.contains(&b'/');
-    if alone && paths::may_have_layers(context, dir) {
-        return Ok(None);
-    }
-    let name = context.buffers.named[0].as_bytes();
-    if alone && (matches!(name, b"." | b"..") || context.world.is_bound(name)) {
-        return Ok(None);
-    }
-    if alone {
+    if !name.contains(&b'/') {
+        let known = context.buffers.layer.filter(|(at, _)| *at == dir).map(|(_, layer)| layer);
+        let simple = is_simple(context.world, name);
+        if !simple || known.is_none() && paths::may_have_layers(context, dir) {
+            return Ok(None);
+        }
         let name = context.buffers.named[0].as_c_str();
-        return Ok(context.backend.stat_into(dir, name, AT_SYMLINK_NOFOLLOW, mask, into));
+        let written = context.backend.stat_into(dir, name, AT_SYMLINK_NOFOLLOW, mask, into);
+        if known.is_some() {
+            context.buffers.own_directory = Some(dir);
+        }
+        // It is about to be covered.
+        let unsure = known == Some(Layer::Covered) && written == Some(Err(Errno::ENOENT));
+        return Ok(written.filter(|_| !unsure));
     }
     let intent = Intent { look: Look::Later, ..Intent::FOLLOW.held() };
     let place = match paths::resolve_cached(context, dir, 0, intent) {

@@ -9,6 +9,7 @@
 //! empty directory there.
 
 use crate::CallContext;
+use crate::buffers::Layer;
 use crate::guest::{Backend, Dir};
 use crate::identity::NO_FACTS;
 use crate::world::{Binding, World};
@@ -53,7 +54,7 @@ pub(crate) fn may_have_layers<N: Backend>(context: &mut CallContext<'_, N>, dir:
         let path = image.in_upper(buffers.link.as_bytes());
         return path.is_some_and(|path| !image.is_own(path));
     }
-    if buffers.one_layer == Some(dir) {
+    if buffers.layer == Some((dir, Layer::One)) {
         return false;
     }
     let mut facts = NO_FACTS;

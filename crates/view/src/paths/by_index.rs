@@ -9,9 +9,10 @@ use super::dir_cache::checks_search;
 use super::place::{End, Intent, Last, Look, Place};
 use super::resolve::LINKS_MAX;
 use crate::CallContext;
+use crate::buffers::Layer;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir};
-use crate::identity::{NO_FACTS, rules};
+use crate::identity::{NO_FACTS, files, rules};
 use crate::image::{Image, Walked, is_incomplete};
 use crate::world::World;
 use abi::index::{Entry, ROOT, flags};
@@ -150,19 +151,21 @@ fn place<N: Backend>(
     Some(place)
 }
 
-/// The directory that a path starts from.
+/// The directory that a path starts from, and whether its part in the upper directory is what is
+/// open, with nothing else of the image beneath.
 fn start<N: Backend>(
     context: &mut CallContext<'_, N>,
     image: &Image<'_>,
     from: Dir,
     which: usize,
-) -> Option<u32> {
+) -> Option<(u32, bool)> {
     let CallContext { backend, world, task, buffers } = context;
     if buffers.named[which].as_bytes().first() == Some(&b'/') {
-        return Some(ROOT);
+        return Some((ROOT, false));
     }
+    let mut is_upper = false;
     let record = match from {
-        Dir::Root => return Some(ROOT),
+        Dir::Root => return Some((ROOT, false)),
         Dir::Cwd => {
             if task.entered != 0 || !backend.remembered_cwd(&mut buffers.link) {
                 return None;
@@ -175,15 +178,26 @@ fn start<N: Backend>(
         // Where bindings overlap, it may have been entered by another one.
         Dir::Guest(_) if !world.overlaps => {
             let mut facts = NO_FACTS;
+            buffers.layer = None;
             backend.inode_of(from, &mut facts).ok()?;
-            buffers.one_layer = (!image.may_be_layered(&facts)).then_some(from);
-            let (record, _) = image.of_facts(&facts)?;
+            if !image.may_be_layered(&facts) {
+                buffers.layer = Some((from, Layer::One));
+                return None;
+            }
+            let record = match image.of_facts(&facts) {
+                Some((record, _)) => record,
+                None => {
+                    is_upper = !image.changes.has_redirects();
+                    let inode = files::origin(*backend, (from, c""), &facts)?;
+                    image.index.by_inode(inode).filter(|base| image.changes.is_merged(*base))?
+                }
+            };
             image.is_reached(record).then_some(record)?
         }
         Dir::Guest(_) | Dir::Held(_) => return None,
     };
     let is_directory = image.index.entry(record)?.is_directory();
-    is_directory.then_some(record)
+    is_directory.then_some((record, is_upper))
 }
 
 /// Follows a path. What it does with the last name is as in [`Intent`].
@@ -198,7 +212,7 @@ fn walk<N: Backend>(
         return None;
     }
     let checks = checks_search(context);
-    let mut here = start(context, image, from, which)?;
+    let (mut here, is_upper) = start(context, image, from, which)?;
     let (mut at, mut links, mut followed) = (0, 0, false);
     loop {
         let text = if followed { &context.buffers.walk } else { &context.buffers.named[which] };
@@ -215,7 +229,7 @@ fn walk<N: Backend>(
         let (last, slash) = (skip(end) == text.len(), end < text.len());
         let name = &text[begin..end];
         let directory = image.index.entry(here)?;
-        if checks && let Err(refused) = search(context, image, &directory)? {
+        if checks && let Err(refused) = search(context, image, (here, &directory))? {
             return Some(Err(refused));
         }
         match name {
@@ -239,14 +253,17 @@ fn walk<N: Backend>(
         if last && (end_is == End::Name || end_is == End::Creatable && slash) {
             return (end_is == End::Name).then_some(Ok(named));
         }
+        let is_single = is_upper && begin == 0 && end == text.len() && !followed;
         let Some(next) = image.index.child(here, name) else {
             if image.changes.is_merged(here) {
+                context.buffers.layer = is_single.then_some((from, Layer::Own));
                 return None;
             }
             let makes = last && end_is == End::Creatable;
             return Some(if makes { Ok(named) } else { Err(Errno::ENOENT) });
         };
         if image.changes.is_covered(next) {
+            context.buffers.layer = is_single.then_some((from, Layer::Covered));
             return None;
         }
         let entry = image.index.entry(next)?;
@@ -283,9 +300,9 @@ fn walk<N: Backend>(
 fn search<N: Backend>(
     context: &CallContext<'_, N>,
     image: &Image<'_>,
-    directory: &Entry,
+    (record, directory): (u32, &Entry),
 ) -> Option<Result<()>> {
-    if directory.has(flags::ATTRIBUTES) {
+    if directory.has(flags::ATTRIBUTES) || image.changes.is_merged(record) {
         return None;
     }
     Some(rules::may_search(&context.task.creds, &image.truth(directory)))

@@ -3,7 +3,6 @@
 
 use super::common::Common;
 use abi::index::{Index, ROOT};
-use abi::shared::changes::Changes;
 use hostfs::overlay::Layers;
 use linux_raw_sys::general::S_ISVTX;
 use rustix::fs::{CWD, Mode, OFlags};
@@ -174,7 +173,7 @@ fn directory(image: &Image<'_>, top: OwnedFd, base: u32) -> Result<()> {
             continue;
         };
         stack.enter(&name).map_err(|_| Errno::IO)?;
-        if is_other(stack.fd(), changes, record)? {
+        if is_other(stack.fd(), image, record)? {
             stack.leave().map_err(|_| Errno::IO)?;
             continue;
         }
@@ -188,12 +187,12 @@ fn directory(image: &Image<'_>, top: OwnedFd, base: u32) -> Result<()> {
 }
 
 /// Returns true if a directory has taken the place of one of the image.
-fn is_other(fd: impl AsFd, changes: &Changes<'_>, record: u32) -> Result<bool> {
+fn is_other(fd: impl AsFd, image: &Image<'_>, record: u32) -> Result<bool> {
     let fd = fd.as_fd();
     let has = |name| xattr::get(fd, name).map(|value| value.is_some());
     let other = has(OPAQUE)? || has(REDIRECT)?;
     if other {
-        changes.cover(record);
+        image.cover(record);
     }
     Ok(other)
 }
@@ -225,7 +224,7 @@ fn names(image: &Image<'_>, fd: impl AsFd, base: u32) -> Result<Vec<(Vec<u8>, u3
         if in_both {
             directories.push((entry.name, record));
         } else {
-            image.changes.cover(record);
+            image.cover(record);
         }
     }
     Ok(directories)
