@@ -46,6 +46,9 @@ use crate::verdict::{After, Call, Verdict};
 use abi::calls::{Class, Op};
 use arguments::Arguments;
 
+/// How often a call is decided again while others rename directories.
+const MOVES_MAX: u32 = 100;
+
 /// Decides what is to be done with a call that the guest is about to make.
 pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Verdict {
     let Some(arguments) = Arguments::of(call) else {
@@ -54,13 +57,47 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Verdi
     if context.task.fs_changed {
         context.task.fs_changed = false;
     }
+    let verdict = decide(context, &arguments);
+    if is_missing(&verdict)
+        && matches!(arguments.entry.class, Class::Path | Class::Descriptor)
+        && context.world.image.is_some_and(|image| image.changes.has_redirects())
+    {
+        return unless_moved(context, &arguments);
+    }
+    verdict
+}
+
+fn decide<N: Backend>(context: &mut CallContext<'_, N>, arguments: &Arguments<'_>) -> Verdict {
     context.buffers.one_layer = None;
-    let verdict = match rule(context, &arguments) {
+    let verdict = match rule(context, arguments) {
         Ok(verdict) => verdict,
         Err(errno) => Verdict::Done(errno.result()),
     };
     context.buffers.careful = false;
     verdict
+}
+
+const fn is_missing(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Done(result) if *result == Errno::ENOENT.result())
+}
+
+/// Decides a call again that found nothing. A directory of the image is found by its name, and may
+/// have been renamed after that was asked for: what is looked for from an open directory, or from
+/// the working directory, would be missing for a moment.
+#[cold]
+#[inline(never)]
+fn unless_moved<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Verdict {
+    for _ in 0..MOVES_MAX {
+        let generation = context.backend.plain_generation();
+        let verdict = decide(context, arguments);
+        if !is_missing(&verdict) || context.backend.plain_generation() == generation {
+            return verdict;
+        }
+    }
+    Verdict::Done(Errno::ENOENT.result())
 }
 
 fn rule<N: Backend>(

@@ -148,12 +148,10 @@ impl Listing<'_, '_> {
             let name = self.image.index.name(&entry);
             let mut facts = statx { stx_ino: entry.inode, stx_mode: entry.mode, ..NO_FACTS };
             if self.image.changes.is_covered(record) {
-                text.set(self.place.as_bytes())?;
-                text.push_component(name)?;
-                let at = (Dir::Root, text.as_c_str());
-                if host.statx(at.0, at.1, AT_SYMLINK_NOFOLLOW, &mut facts).is_err() {
+                if !self.look(host, name, text, &mut facts)? {
                     continue;
                 }
+                let at = (Dir::Root, text.as_c_str());
                 if let Some(inode) = files::origin(host, at, &facts) {
                     facts.stx_ino = inode;
                 }
@@ -193,16 +191,38 @@ impl Listing<'_, '_> {
 
     /// The number of the image's file that a name of the upper directory was made of.
     fn origin_of(
-        &self,
+        &mut self,
         host: &mut impl Backend,
         name: &[u8],
         text: &mut Text,
     ) -> Result<Option<u64>> {
-        text.set(self.place.as_bytes())?;
-        text.push_component(name)?;
-        let (at, mut facts) = ((Dir::Root, text.as_c_str()), NO_FACTS);
-        let found = host.statx(at.0, at.1, AT_SYMLINK_NOFOLLOW, &mut facts);
-        Ok(found.ok().and_then(|()| files::origin(host, at, &facts)))
+        let mut facts = NO_FACTS;
+        let found = self.look(host, name, text, &mut facts)?;
+        let at = (Dir::Root, text.as_c_str());
+        Ok(if found { files::origin(host, at, &facts) } else { None })
+    }
+
+    /// The status of a name; `text` gets its path. False if it is gone. The directory may be
+    /// renamed while it is listed.
+    fn look(
+        &mut self,
+        host: &mut impl Backend,
+        name: &[u8],
+        text: &mut Text,
+        facts: &mut statx,
+    ) -> Result<bool> {
+        loop {
+            text.set(self.place.as_bytes())?;
+            text.push_component(name)?;
+            if host.statx(Dir::Root, text.as_c_str(), AT_SYMLINK_NOFOLLOW, facts).is_ok() {
+                return Ok(true);
+            }
+            host.path_of(Dir::Guest(self.fd), text)?;
+            if text.as_bytes() == self.place.as_bytes() {
+                return Ok(false);
+            }
+            self.place.set(text.as_bytes())?;
+        }
     }
 
     /// The upper directory's names, for an open directory of the image.
