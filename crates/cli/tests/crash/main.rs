@@ -15,6 +15,7 @@ mod pairs;
 mod place;
 mod rounds;
 mod space;
+mod storms;
 mod syncs;
 
 use std::path::Path;
@@ -33,6 +34,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("space", space::CASES),
     ("damage", damage::CASES),
     ("rounds", rounds::CASES),
+    ("storms", storms::CASES),
     ("losses", losses::CASES),
     ("syncs", syncs::CASES),
 ];

@@ -14,6 +14,7 @@ mod ids;
 mod network;
 mod process;
 mod spoil;
+mod storm;
 mod terminal;
 
 use std::ffi::OsString;
@@ -109,6 +110,9 @@ fn verb(words: &[OsString]) -> Answer {
         "fifo" => files::fifo(&path(0)?),
         "mounts" => files::mounts(),
         "mutate" => files::mutate(&path(0)?),
+        "storm" => storm::storm(number(0)?, number(1)?, number(2)?, &need(3)?),
+        "storm-worker" => storm::worker(number(0)?, number(1)?),
+        "storm-check" => storm::check(number(0)?),
         "overwrite" => spoil::overwrite(),
         "spoil" => spoil::spoil(&path(0)?),
         "ways" => spoil::ways(),
