@@ -222,6 +222,17 @@ pub(crate) fn fifo(path: &Path) -> Answer {
     done(rustix::fs::mknodat(CWD, path, FileType::Fifo, mode, 0).map_err(Into::into))
 }
 
+pub(crate) fn set_attribute(path: &Path, name: &str, value: &str) -> Answer {
+    let set = rustix::fs::lsetxattr(path, name, value.as_bytes(), XattrFlags::empty());
+    done(set.map_err(Into::into))
+}
+
+/// Prints all that the caller may see.
+pub(crate) fn attributes(path: &Path) -> Answer {
+    println!("{}", json!(testkit::fingerprint::attributes(path)));
+    Ok(0)
+}
+
 pub(crate) fn mounts() -> Answer {
     print!("{}", fs::read_to_string("/proc/self/mountinfo").map_err(|e| name_of(&e))?);
     Ok(0)
