@@ -1,8 +1,8 @@
 //! Tests of many processes of one container that change the same directories of the image at once,
 //! some killed; and of containers killed in the middle of that and started again.
 //!
-//! The work and the check are the guest program's (`storm`). `CORACLE_CRASH_ROUNDS` is the number of
-//! rounds of each process.
+//! The work and the check are the guest program's (`storm`). `CORACLE_CRASH_ROUNDS` is the number
+//! of rounds of each process.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -149,8 +149,7 @@ impl Storm<'_> {
             let tag = format!("storm-{}-{}-{round}", self.mode, std::process::id());
             let words = ["run", "killed", "/bin/guest", "storm", &count, "100000", "0", &tag];
             let mut running = Running::start(&mut self.person.command(&words));
-            let workers =
-                until(Duration::from_secs(60), || (living(&tag).len() > 64).then_some(()));
+            let workers = until(Duration::from_mins(1), || (living(&tag).len() > 64).then_some(()));
             assert!(workers.is_some(), "{}: {}", self.mode, running.text());
             std::thread::sleep(Duration::from_millis(50 + dice.below(400)));
             kill_all(&tag);
@@ -173,7 +172,7 @@ fn living(tag: &str) -> Vec<Pid> {
 
 /// Kills them all, the command that runs the container among them.
 fn kill_all(tag: &str) {
-    let gone = until(Duration::from_secs(60), || {
+    let gone = until(Duration::from_mins(1), || {
         let left = living(tag);
         for process in &left {
             let _ = kill_process(*process, Signal::KILL);
