@@ -21,6 +21,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
 use serde_json::json;
 
 use crate::{Answer, name_of};
@@ -231,11 +232,9 @@ impl Worker {
         if from == to {
             return Ok(());
         }
-        use rustix::io::Errno;
         match rustix::fs::renameat_with(CWD, &from, CWD, &to, flags) {
-            Ok(()) | Err(Errno::NOENT | Errno::EXIST | Errno::NOTEMPTY) => {}
-            // Only some file systems do it in one step.
-            Err(Errno::XDEV) => {}
+            // Only some file systems move a directory of the image in one step: `EXDEV`.
+            Ok(()) | Err(Errno::NOENT | Errno::EXIST | Errno::NOTEMPTY | Errno::XDEV) => {}
             Err(errno) => {
                 let why = name_of(&errno.into());
                 self.journal.problem(&format!("{} to {}: {why}", from.display(), to.display()))?;
@@ -336,7 +335,7 @@ pub(crate) fn check(count: u64) -> Answer {
     for shared in 0..SHARED {
         found.extend(listed(&format!("{TREE}/a{shared}"))?);
     }
-    compare("owned", found, expected, &mut wrong);
+    compare("owned", found, &expected, &mut wrong);
     check_moved(&mut wrong)?;
     let left = listed(&format!("{TREE}/once"))?;
     for path in (0..ONCE).map(|number| format!("{TREE}/once/r{number}")) {
@@ -368,21 +367,21 @@ fn check_moved(wrong: &mut Vec<String>) -> Result<(), String> {
         tokens.push(read("token").trim().to_owned());
     }
     let expected = (0..MOVED).map(|number| format!("p{number}")).collect();
-    compare("moved", tokens, expected, wrong);
+    compare("moved", tokens, &expected, wrong);
     Ok(())
 }
 
 fn compare(
     what: &str,
     mut found: Vec<String>,
-    expected: BTreeSet<String>,
+    expected: &BTreeSet<String>,
     wrong: &mut Vec<String>,
 ) {
     found.sort();
     let twice = found.windows(2).filter(|two| two[0] == two[1]);
     wrong.extend(twice.map(|two| format!("{what}: {} is there twice", two[0])));
     let found: BTreeSet<String> = found.into_iter().collect();
-    wrong.extend(found.difference(&expected).map(|name| format!("{what}: {name} is there")));
+    wrong.extend(found.difference(expected).map(|name| format!("{what}: {name} is there")));
     wrong.extend(expected.difference(&found).map(|name| format!("{what}: {name} is lost")));
 }
 
