@@ -78,7 +78,9 @@ fn decide<N: Backend>(context: &mut CallContext<'_, N>, arguments: &Arguments<'_
 }
 
 const fn is_missing(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Done(result) if *result == Errno::ENOENT.result())
+    // A whiteout in the place of a directory is not one.
+    matches!(verdict, Verdict::Done(result)
+        if *result == Errno::ENOENT.result() || *result == Errno::ENOTDIR.result())
 }
 
 /// Decides a call again that found nothing. A directory of the image is found by its name, and may
@@ -90,14 +92,15 @@ fn unless_moved<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Verdict {
-    for _ in 0..MOVES_MAX {
+    let mut left = MOVES_MAX;
+    loop {
         let generation = context.backend.plain_generation();
         let verdict = decide(context, arguments);
-        if !is_missing(&verdict) || context.backend.plain_generation() == generation {
+        left -= 1;
+        if !is_missing(&verdict) || context.backend.plain_generation() == generation || left == 0 {
             return verdict;
         }
     }
-    Verdict::Done(Errno::ENOENT.result())
 }
 
 fn rule<N: Backend>(
