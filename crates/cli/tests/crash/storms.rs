@@ -103,6 +103,11 @@ impl Storm<'_> {
         run_with(&mut self.person.command(words), Input::Null, LIMIT * 2)
     }
 
+    /// The beginning of a tag: whether a tracer decides.
+    fn kind(&self) -> &'static str {
+        if self.mode == "P1" { "traced" } else { "storm" }
+    }
+
     fn create(&self, flag: &str, name: &str) {
         let named = format!("--name={name}");
         self.person.run(&["create", flag, &named, IMAGE, "/bin/guest"]).ok();
@@ -134,7 +139,7 @@ impl Storm<'_> {
         // A tracer takes its time.
         let [rounds, kills] = if self.mode == "P1" { [rounds(3), 8] } else { [rounds(12), 64] };
         let [rounds, kills] = [rounds, kills].map(|number| number.to_string());
-        let words = ["run", "storm", "/bin/guest", "storm", &count, &rounds, &kills, "one"];
+        let words = ["run", "storm", "/bin/guest", "storm", &count, &rounds, &kills, self.kind()];
         let done = self.run(&words);
         assert!(done.ok().out().contains("failed 0"), "{}: {done:?}", self.mode);
         self.whole("storm", "a storm");
@@ -146,7 +151,7 @@ impl Storm<'_> {
         let count = PROCESSES.to_string();
         let mut dice = Dice::new(7);
         for round in 0..rounds(if self.mode == "P1" { 1 } else { 3 }) {
-            let tag = format!("storm-{}-{}-{round}", self.mode, std::process::id());
+            let tag = format!("{}-{}-{}-{round}", self.kind(), self.mode, std::process::id());
             let words = ["run", "killed", "/bin/guest", "storm", &count, "100000", "0", &tag];
             let mut running = Running::start(&mut self.person.command(&words));
             let workers = until(Duration::from_mins(1), || (living(&tag).len() > 64).then_some(()));

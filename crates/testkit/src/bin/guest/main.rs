@@ -130,7 +130,7 @@ fn verb(words: &[OsString]) -> Answer {
         "mounts" => files::mounts(),
         "mutate" => files::mutate(&path(0)?),
         "storm" => storm::storm(number(0)?, number(1)?, number(2)?, &need(3)?),
-        "storm-worker" => storm::worker(number(0)?, number(1)?),
+        "storm-worker" => storm::worker(number(0)?, number(1)?, &need(2)?),
         "storm-check" => storm::check(number(0)?),
         "overwrite" => spoil::overwrite(),
         "spoil" => spoil::spoil(&path(0)?),
