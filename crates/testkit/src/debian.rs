@@ -35,6 +35,11 @@ pub fn tar() -> Result<PathBuf, Skip> {
     make(SUITE, "", &[])
 }
 
+/// The tree of another release.
+pub fn release(suite: &str) -> Result<PathBuf, Skip> {
+    make(suite, "", &[])
+}
+
 /// The tree with more packages, kept under its own name.
 pub fn tar_with(name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
     make(SUITE, name, packages)

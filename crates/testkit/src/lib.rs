@@ -10,6 +10,7 @@
 //! - [`fence`]: forbids system calls as stricter hosts do; [`intruder`]: tries the actions of a
 //!   hostile guest;
 //! - [`machine`]: another host on the same files;
+//! - [`fingerprint`]: what a program could change of a tree, to compare it;
 //! - [`guest`]: a static program that prints facts from inside a container;
 //! - [`nss`]: checks that no library of the host is loaded;
 //! - [`debian`], [`trees`], [`big`]: trees of a real distribution, and a big generated image for
@@ -26,6 +27,7 @@ pub mod debian;
 pub mod disk;
 pub mod docker_registry;
 pub mod fence;
+pub mod fingerprint;
 pub mod guest;
 pub mod harness;
 pub mod image;

@@ -228,6 +228,13 @@ pub trait Host {
         Ok(false)
     }
 
+    /// Replaces the kernel's name of a file of the image by the host path that the view uses, which
+    /// ends in ` (deleted)` if the container has removed it. Other names stay.
+    fn to_place(&mut self, name: &mut Text) -> Result<()> {
+        let _ = name;
+        Ok(())
+    }
+
     /// If the container's tree shares this inode with the image: the number of its names inside the
     /// image. The view asks only for regular files with more than one link.
     fn image_links(&mut self, inode: u64) -> Option<u32>;

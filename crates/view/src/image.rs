@@ -241,9 +241,8 @@ impl Image<'_> {
             S_IFCHR | S_IFBLK => S_IFREG,
             kind => kind,
         };
-        let plain = !truth.needs_record()
-            && (truth.uid, truth.gid) == (0, 0)
-            && !entry.has(flags::ATTRIBUTES);
+        let plain =
+            !truth.needs_record() && (truth.uid, truth.gid) == (0, 0) && !entry.has(flags::MARKED);
         let marked = matches!(kind, S_IFREG | S_IFDIR) && !plain;
         let mode = kind | truth.disk_bits() | if marked { S_ISVTX } else { 0 };
         let mut facts = statx {

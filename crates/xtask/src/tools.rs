@@ -39,6 +39,8 @@ const WANTED: &[(&str, &str)] = &[
     ("gcc", "gcc"),
     ("git", "git"),
     ("mkfs.ext4", "e2fsprogs"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("mkfs.btrfs", "btrfs-progs"),
     ("make", "make"),
     // Services of the host that a container can use.
     ("Xvfb", "xvfb"),

@@ -10,8 +10,10 @@ pub mod flags {
     pub const ASK: u8 = 1;
     /// It has extended attributes or access lists.
     pub const ATTRIBUTES: u8 = 2;
+    /// Its inode in the tree has the mark: a record, or attributes that only root may set.
+    pub const MARKED: u8 = 4;
     /// All that may be.
-    pub const ALL: u8 = ASK | ATTRIBUTES;
+    pub const ALL: u8 = ASK | ATTRIBUTES | MARKED;
 }
 
 /// What an index says of one name. Mode and owner are the true ones, as the guest sees them; size,

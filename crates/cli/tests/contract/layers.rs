@@ -13,6 +13,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("commands_see_renamed_directories", commands_see_renamed_directories),
     ("copies_reach_changed_directories", copies_reach_changed_directories),
     ("through_other_modes", through_other_modes),
+    ("marks_of_directories_are_hidden", marks_of_directories_are_hidden),
 ];
 
 /// Directories of the image that get other names, in one of the container's own too, and are then
@@ -154,5 +155,23 @@ fn through_other_modes(w: &World) -> Outcome {
     // The image is as it was.
     let image = w.guest(&[], &["read", "/data/sub/two"]);
     assert_eq!(image.ok().out(), "2\n");
+    Ok(())
+}
+
+/// What marks directories of the upper one is neither seen nor set by programs, so `cp -a` makes no
+/// copy that shows the image's files again.
+fn marks_of_directories_are_hidden(w: &World) -> Outcome {
+    let container = layered(w, "marks", "--index=on")?;
+    let words = "rename /data /new ; remove /new/one ; attributes /new ; mkdir /copy ; \
+         set-attribute /copy user.overlay.redirect /data ; list /copy ; attributes /copy ; \
+         set-attribute /etc user.overlay.opaque y ; read /etc/image-file ; remove /home ; \
+         mkdir /home ; attributes /home";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let done = w.coracle(&[&["run", &container.name, "/bin/guest"][..], &words].concat());
+    let expected = "{}\n[]\n{\"user.overlay.redirect\":\"/data\"}\nfrom the image\n{}\n";
+    assert_eq!(done.ok().out(), expected);
+    let again = ["list", "/copy", ";", "list", "/new", ";", "read", "/etc/image-file"];
+    let done = w.coracle(&[&["run", &container.name, "/bin/guest"][..], &again].concat());
+    assert_eq!(done.ok().out(), "[]\n[\"remove-me\",\"sub\"]\nfrom the image\n");
     Ok(())
 }

@@ -38,6 +38,7 @@ mod patched_code;
 mod placement;
 mod points;
 mod removal;
+mod same;
 mod status;
 mod streams;
 mod terminals;
@@ -66,6 +67,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("own", own_parts::CASES),
     ("files", files::CASES),
     ("layers", layers::CASES),
+    ("same", same::CASES),
     ("images", images::CASES),
     ("network", network::CASES),
     ("isolate", isolation::CASES),
@@ -86,13 +88,15 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
 
 /// Groups for the engine without filters: those that test its own code. Everything else it shares
 /// with the engines whose rules it uses.
-const WITHOUT_FILTERS: [&str; 13] = [
+const WITHOUT_FILTERS: [&str; 15] = [
     "status",
     "env",
     "users",
     "streams",
     "exec",
     "files",
+    "layers",
+    "same",
     "many",
     "patched_code",
     "hosts",

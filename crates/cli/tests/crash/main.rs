@@ -9,12 +9,16 @@
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
 mod damage;
+mod file_systems;
+mod full;
 mod kills;
 mod losses;
+mod mounted;
 mod pairs;
 mod place;
 mod rounds;
 mod space;
+mod storms;
 mod syncs;
 
 use std::path::Path;
@@ -33,6 +37,9 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("space", space::CASES),
     ("damage", damage::CASES),
     ("rounds", rounds::CASES),
+    ("file_systems", file_systems::CASES),
+    ("full", full::CASES),
+    ("storms", storms::CASES),
     ("losses", losses::CASES),
     ("syncs", syncs::CASES),
 ];

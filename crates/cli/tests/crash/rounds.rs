@@ -62,7 +62,8 @@ fn in_mode(place: &Place<'_>, mode: &str) -> Outcome {
     Ok(())
 }
 
-fn is_ready(person: &Person, mode: &str) -> bool {
+/// Returns true if a mode works for this user here.
+pub(crate) fn is_ready(person: &Person, mode: &str) -> bool {
     let doctor = person.run(&["doctor", "--format", "json"]);
     let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap_or_default();
     let mut engines = report["engines"].as_array().into_iter().flatten();

@@ -1,16 +1,14 @@
-//! Tests of file systems that are full, read-only, or lack features.
-//!
-//! Root mounts them in a mount namespace that ends with its holder; programs enter it by `nsenter`.
+//! Tests of commands on file systems that are full, read-only, or lack features.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use testkit::command::{Finished, Input, run_with};
-use testkit::person::{LIMIT, Person};
-use testkit::skip::{Outcome, Skip, need_program};
+use testkit::command::{Input, run_with};
+use testkit::person::LIMIT;
+use testkit::skip::{Outcome, need_program};
 
+use crate::mounted::{Mounted, decent};
 use crate::place::{Case, Place, pull};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
@@ -20,88 +18,6 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("no_user_attributes", no_user_attributes),
     ("no_links", no_links),
 ];
-
-/// A mount namespace with one test file system, held by a sleeping process.
-struct Mounted {
-    holder: Child,
-    dir: PathBuf,
-}
-
-impl Mounted {
-    fn new(place: &Place<'_>, name: &str, kind: &str, options: &str) -> Result<Self, Skip> {
-        if !rustix::process::getuid().is_root() {
-            testkit::skip!("only root can mount a file system for this");
-        }
-        for program in ["unshare", "nsenter"] {
-            need_program(program)?;
-        }
-        let dir = place.person.dir(name);
-        let user = &place.person.user;
-        let script = format!(
-            "mount -t {kind} -o {options} none '{0}' && chown {1}:{2} '{0}' && echo ready && exec sleep 1000",
-            dir.display(),
-            user.uid,
-            user.gid
-        );
-        let mut holder = Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "sh", "-c", &script])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| Skip(format!("unshare: {error}")))?;
-        // The script reports when it is mounted and belongs to the user.
-        let mut said = String::new();
-        if let Some(out) = holder.stdout.take() {
-            let _ = BufReader::new(out).read_line(&mut said);
-        }
-        if said.trim() != "ready" {
-            let _ = holder.kill();
-            let _ = holder.wait();
-            return Err(Skip(format!("a {kind} cannot be mounted here")));
-        }
-        Ok(Self { holder, dir })
-    }
-
-    /// Runs a command as root in the namespace.
-    fn root(&self, words: &[&str]) {
-        let status = self.enter().args(words).status();
-        assert!(status.is_ok_and(|status| status.success()), "{words:?}");
-    }
-
-    fn enter(&self) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id()));
-        command.stdin(Stdio::null());
-        command
-    }
-
-    /// Runs `coracle` in it as the user, with its home on the file system.
-    fn run(&self, person: &Person, words: &[&str]) -> Finished {
-        let inner = person.at(&self.home()).command(words);
-        let mut command = self.enter();
-        command.arg(inner.get_program()).args(inner.get_args()).current_dir("/").env_clear();
-        command.envs(inner.get_envs().filter_map(|(key, value)| Some((key, value?))));
-        run_with(&mut command, Input::Null, LIMIT)
-    }
-
-    fn home(&self) -> PathBuf {
-        self.dir.clone()
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
-    }
-}
-
-#[track_caller]
-fn decent(done: &Finished) {
-    assert!(done.status.is_some_and(|status| status.code().is_some()), "{done:?}");
-    assert!(!done.err().contains("panicked"), "{done:?}");
-}
 
 fn full_while_pulling(place: &Place<'_>) -> Outcome {
     let image = &place.images.names[0];

@@ -204,6 +204,9 @@ impl Walk<'_> {
         let mut truth = on_disk(stat);
         let mut text = None;
         if let Some(fd) = fd {
+            if stat.st_mode & MARK != 0 {
+                truth.flags |= flags::MARKED;
+            }
             let fail = |errno| Error::disk("read an attribute of", &path(), errno);
             for name in sys::fs::xattr::list(fd).map_err(fail)? {
                 if name == OWNER_XATTR && stat.st_mode & MARK != 0 {

@@ -87,6 +87,10 @@ impl Host for Backend<'_> {
         hostfs::overlay::real_path(&LINUX, path, purpose, into)
     }
 
+    fn to_place(&mut self, name: &mut Text) -> Result<()> {
+        hostfs::overlay::to_place(&LINUX, name)
+    }
+
     fn base_of(&mut self, path: &CStr) -> Option<u32> {
         hostfs::overlay::base_of(&LINUX, path)
     }

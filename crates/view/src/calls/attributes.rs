@@ -195,11 +195,14 @@ enum Space {
     Trusted,
     /// acl(5)
     List(Which),
-    /// `user.coracle.*`
+    /// `user.coracle.*`, and `user.overlay.*` where the container's own layer is marked by that
     Own,
     /// Any other name, which the kernel handles.
     Other,
 }
+
+/// How the names begin of what marks directories of an upper directory.
+const OVERLAY: &[u8] = b"user.overlay.";
 
 /// How the names begin that the kernel lets every user set.
 const USER: &[u8] = b"user.";
@@ -245,7 +248,7 @@ fn on_place<N: Backend>(
     }
     let mut request = AttributeCall { arguments, place: *place, value, found, identity };
     if writes {
-        let space = Space::of(context.buffers.spare[0].as_bytes());
+        let space = request.space(context);
         request.may_write(context, space, action)?;
         let shared = match descriptor {
             None if !is_shared(context, place.kind, &found.facts) => None,
@@ -314,6 +317,19 @@ struct AttributeCall<'c> {
 }
 
 impl AttributeCall<'_> {
+    /// The namespace of the name in `spare[0]`.
+    fn space<N: Backend>(&self, context: &CallContext<'_, N>) -> Space {
+        let name = context.buffers.spare[0].as_bytes();
+        let own = self.is_layered(context) && name.starts_with(OVERLAY);
+        if own { Space::Own } else { Space::of(name) }
+    }
+
+    /// Returns true for a file of a tree with layers, whose directories have attributes of their
+    /// own. The guest must neither see them nor, by copying a directory with them, set them.
+    fn is_layered<N: Backend>(&self, context: &CallContext<'_, N>) -> bool {
+        self.place.kind == Kind::Tree && context.world.image.is_some()
+    }
+
     /// `xattr_permission` of the kernel, for writing.
     fn may_write<N: Backend>(
         &self,
@@ -373,7 +389,7 @@ impl AttributeCall<'_> {
     }
 
     fn get<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Result<Verdict> {
-        let space = Space::of(context.buffers.spare[0].as_bytes());
+        let space = self.space(context);
         let (who, file) = (&context.task.creds, &self.found.truth);
         match space {
             Space::List(which) if self.identity.is_some() => return self.get_list(context, which),
@@ -487,7 +503,7 @@ impl AttributeCall<'_> {
     }
 
     fn set<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Result<Verdict> {
-        let space = Space::of(context.buffers.spare[0].as_bytes());
+        let space = self.space(context);
         if let (Space::List(which), Some(identity)) = (space, self.identity) {
             return self.set_list(context, &identity, which);
         }
@@ -521,7 +537,7 @@ impl AttributeCall<'_> {
         let (dir, path) = reach(context.buffers, &self.place, 0);
         let name = context.buffers.spare[1].as_c_str();
         let flags = self.value.flags;
-        let space = Space::of(context.buffers.spare[0].as_bytes());
+        let space = self.space(context);
         match context.backend.setxattr(dir, path, true, name, bytes, flags) {
             Err(errno) if errno != Errno::ENODATA && self.may_be_in_log(space, errno) => {
                 let name = context.buffers.spare[0].as_bytes();
@@ -615,7 +631,7 @@ impl AttributeCall<'_> {
     }
 
     fn remove<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Result<Verdict> {
-        let space = Space::of(context.buffers.spare[0].as_bytes());
+        let space = self.space(context);
         if let (Space::List(which), Some(identity)) = (space, self.identity) {
             return self.change_list(context, &identity, which, self.found.truth, None);
         }
@@ -650,12 +666,15 @@ impl AttributeCall<'_> {
             (Space::List(which), Some(lists)) => has_list(lists, which),
             _ => true,
         };
+        let layered = self.is_layered(context);
+        let is_own =
+            |name: &[u8]| name.starts_with(OWN_ATTRIBUTES) || layered && name.starts_with(OVERLAY);
         let facts = &self.found.facts;
         let may_be_noted = self.identity.is_some()
             && (!can_carry(u32::from(facts.stx_mode)) || on_disk == Err(Errno::EOPNOTSUPP));
         let mut length = match on_disk {
             Err(Errno::EOPNOTSUPP) if may_be_noted => 0,
-            result => shown_names(&mut bytes, result?, shown),
+            result => shown_names(&mut bytes, result?, is_own, shown),
         };
         if may_be_noted {
             length = noted::list(context.backend, facts, &mut bytes, length, shown)?;
@@ -720,7 +739,12 @@ const fn has_list(lists: Lists, which: Which) -> bool {
 /// length: of those that are not the container engine's own, those for which `shown` returns true.
 /// The order stays; a name that occurs twice (the host's and the guest's own) is shown
 /// once.
-fn shown_names(bytes: &mut [u8], length: usize, shown: impl Fn(&[u8]) -> bool) -> usize {
+fn shown_names(
+    bytes: &mut [u8],
+    length: usize,
+    is_own: impl Fn(&[u8]) -> bool,
+    shown: impl Fn(&[u8]) -> bool,
+) -> usize {
     let (mut from, mut to) = (0, 0);
     while from < length {
         let size = bytes[from..length]
@@ -731,7 +755,7 @@ fn shown_names(bytes: &mut [u8], length: usize, shown: impl Fn(&[u8]) -> bool) -
         let name = name.strip_suffix(b"\0").unwrap_or(name);
         let start = match name.strip_prefix(HIDDEN_ATTRIBUTES) {
             Some(true_name) if shown(true_name) => Some(from + HIDDEN_ATTRIBUTES.len()),
-            None if !name.starts_with(OWN_ATTRIBUTES) && shown(name) => Some(from),
+            None if !is_own(name) && shown(name) => Some(from),
             _ => None,
         };
         if let Some(start) = start {
@@ -758,7 +782,8 @@ mod tests {
         let shown = |trusted| {
             let mut bytes = all.to_vec();
             let shown = |name: &[u8]| trusted || !name.starts_with(b"trusted.");
-            let length = shown_names(&mut bytes, all.len(), shown);
+            let is_own = |name: &[u8]| name.starts_with(OWN_ATTRIBUTES);
+            let length = shown_names(&mut bytes, all.len(), is_own, shown);
             bytes.truncate(length);
             bytes
         };

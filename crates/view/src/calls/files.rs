@@ -324,11 +324,12 @@ pub(super) fn utimens<N: Backend>(
     if let Dir::Guest(descriptor) = dir
         && address == 0
     {
-        return if flags == 0 {
-            utimens_open(context, descriptor, times.as_ref())
-        } else {
-            Err(Errno::EINVAL)
-        };
+        if flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        // With an empty path instead of none, a descriptor of a name alone is enough.
+        more_than_a_name(context, descriptor)?;
+        return utimens_open(context, descriptor, times.as_ref());
     }
     with_place(context, arguments, Intent::FOLLOW.with_at_flags(flags), |context, place| {
         utimens_place(context, place, times.as_ref())
@@ -389,7 +390,6 @@ fn utimens_open<N: Backend>(
     descriptor: i32,
     times: Option<&[timespec; 2]>,
 ) -> Result<Verdict> {
-    more_than_a_name(context, descriptor)?;
     are_valid(times)?;
     let at = Dir::Guest(descriptor);
     let mut facts: statx = identity::files::NO_FACTS;

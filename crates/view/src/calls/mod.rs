@@ -46,6 +46,9 @@ use crate::verdict::{After, Call, Verdict};
 use abi::calls::{Class, Op};
 use arguments::Arguments;
 
+/// How often a call is decided again while others rename directories.
+const MOVES_MAX: u32 = 100;
+
 /// Decides what is to be done with a call that the guest is about to make.
 pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Verdict {
     let Some(arguments) = Arguments::of(call) else {
@@ -54,13 +57,40 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Verdi
     if context.task.fs_changed {
         context.task.fs_changed = false;
     }
+    let mut left = MOVES_MAX;
+    loop {
+        let before = moves(context);
+        let verdict = decide(context, &arguments);
+        let is_looked_up = matches!(arguments.entry.class, Class::Path | Class::Descriptor);
+        left -= 1;
+        if left == 0 || !is_looked_up || !is_missing(&verdict) || moves(context) == before {
+            return verdict;
+        }
+    }
+}
+
+fn decide<N: Backend>(context: &mut CallContext<'_, N>, arguments: &Arguments<'_>) -> Verdict {
     context.buffers.layer = None;
-    let verdict = match rule(context, &arguments) {
+    let verdict = match rule(context, arguments) {
         Ok(verdict) => verdict,
         Err(errno) => Verdict::Done(errno.result()),
     };
     context.buffers.careful = false;
     verdict
+}
+
+const fn is_missing(verdict: &Verdict) -> bool {
+    // A whiteout in the place of a directory is not one.
+    matches!(verdict, Verdict::Done(result)
+        if *result == Errno::ENOENT.result() || *result == Errno::ENOTDIR.result())
+}
+
+/// Counts renames of directories of the image. Such a directory is found by its name, and may have
+/// been renamed after that was asked for: what is looked for from an open directory, or from the
+/// working directory, would be missing for a moment.
+fn moves<N: Backend>(context: &mut CallContext<'_, N>) -> Option<u64> {
+    let image = context.world.image?;
+    image.changes.has_redirects().then(|| context.backend.plain_generation())?
 }
 
 fn rule<N: Backend>(

@@ -19,6 +19,7 @@ use crate::CallContext;
 use crate::calls::arguments::Arguments;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir};
+use crate::identity::record::can_carry;
 use crate::identity::{NO_FACTS, files};
 use crate::image::Image;
 use crate::text::Text;
@@ -104,7 +105,7 @@ impl Listing<'_, '_> {
         let begins = at == 0 || listed <= count;
         if self.is_images {
             let skip = if begins { 0 } else { at.wrapping_sub(UPPER_NAMES) };
-            return self.upper_names_of_images(host, skip, input);
+            return self.upper_names_of_images(host, skip, (text, input));
         }
         if begins {
             host.seek(dir, 0, SEEK_SET)?;
@@ -123,7 +124,7 @@ impl Listing<'_, '_> {
                 return Ok(());
             }
             for (name, kind, inode, offset) in entries(&input[..got]) {
-                self.upper_name(host, name, (kind, inode, offset))?;
+                self.upper_name(host, name, (kind, inode, offset), text)?;
             }
             if self.done > 0 {
                 return Ok(());
@@ -147,12 +148,10 @@ impl Listing<'_, '_> {
             let name = self.image.index.name(&entry);
             let mut facts = statx { stx_ino: entry.inode, stx_mode: entry.mode, ..NO_FACTS };
             if self.image.changes.is_covered(record) {
-                text.set(self.place.as_bytes())?;
-                text.push_component(name)?;
-                let at = (Dir::Root, text.as_c_str());
-                if host.statx(at.0, at.1, AT_SYMLINK_NOFOLLOW, &mut facts).is_err() {
+                if !self.look(host, name, text, &mut facts)? {
                     continue;
                 }
+                let at = (Dir::Root, text.as_c_str());
                 if let Some(inode) = files::origin(host, at, &facts) {
                     facts.stx_ino = inode;
                 }
@@ -170,6 +169,7 @@ impl Listing<'_, '_> {
         host: &mut impl Backend,
         name: &[u8],
         (kind, inode, offset): (u8, u64, u64),
+        text: &mut Text,
     ) -> Result<bool> {
         let mut facts = statx { stx_ino: inode, stx_mode: u16::from(kind) << 12, ..NO_FACTS };
         let index = &self.image.index;
@@ -180,9 +180,49 @@ impl Listing<'_, '_> {
                 facts.stx_ino = shown.map_or(inode, |shown| shown.inode);
             }
             name if index.child(self.base, name).is_some() => return Ok(true),
+            name if can_carry(facts.stx_mode.into()) => {
+                // A copy that was moved here, or a directory of the image.
+                facts.stx_ino = self.origin_of(host, name, text)?.unwrap_or(inode);
+            }
             _ => {}
         }
         self.give(host, name, &facts, offset)
+    }
+
+    /// The number of the image's file that a name of the upper directory was made of.
+    fn origin_of(
+        &mut self,
+        host: &mut impl Backend,
+        name: &[u8],
+        text: &mut Text,
+    ) -> Result<Option<u64>> {
+        let mut facts = NO_FACTS;
+        let found = self.look(host, name, text, &mut facts)?;
+        let at = (Dir::Root, text.as_c_str());
+        Ok(if found { files::origin(host, at, &facts) } else { None })
+    }
+
+    /// The status of a name; `text` gets its path. False if it is gone. The directory may be
+    /// renamed while it is listed.
+    fn look(
+        &mut self,
+        host: &mut impl Backend,
+        name: &[u8],
+        text: &mut Text,
+        facts: &mut statx,
+    ) -> Result<bool> {
+        loop {
+            text.set(self.place.as_bytes())?;
+            text.push_component(name)?;
+            if host.statx(Dir::Root, text.as_c_str(), AT_SYMLINK_NOFOLLOW, facts).is_ok() {
+                return Ok(true);
+            }
+            host.path_of(Dir::Guest(self.fd), text)?;
+            if text.as_bytes() == self.place.as_bytes() {
+                return Ok(false);
+            }
+            self.place.set(text.as_bytes())?;
+        }
     }
 
     /// The upper directory's names, for an open directory of the image.
@@ -190,7 +230,7 @@ impl Listing<'_, '_> {
         &mut self,
         host: &mut impl Backend,
         skip: u64,
-        input: &mut [u8],
+        (text, input): (&mut Text, &mut [u8]),
     ) -> Result<()> {
         let flags = O_RDONLY | O_DIRECTORY;
         let opened = host.open(Dir::Root, self.place.as_c_str(), flags, 0, 0)?;
@@ -203,7 +243,8 @@ impl Listing<'_, '_> {
                 }
                 for (name, kind, inode, _) in entries(&input[..got]) {
                     at += 1;
-                    if at > skip && !self.upper_name(host, name, (kind, inode, UPPER_NAMES + at))? {
+                    let facts = (kind, inode, UPPER_NAMES + at);
+                    if at > skip && !self.upper_name(host, name, facts, text)? {
                         at -= 1;
                         return if self.done == 0 { Err(Errno::EINVAL) } else { Ok(()) };
                     }

@@ -221,7 +221,11 @@ fn rename<N: Backend>(
     if host.starts_with(SITES) {
         return Name::Hidden;
     }
-    let guest = &mut buffers.spare[0];
+    // A file of the image that is mapped where it lies may have another name in the container.
+    let [guest, place] = &mut buffers.spare;
+    let is_images = context.world.image.is_some_and(|image| image.in_lower(host).is_some());
+    let placed = is_images && place.set(host).is_ok() && context.backend.to_place(place).is_ok();
+    let host = if placed { place.as_bytes() } else { host };
     match reverse(context.world, host, guest) {
         Ok(Origin::Inside(_)) => {}
         // `/memfd:x (deleted)`, `/dev/zero (deleted)`, `/SYSV00000000 (deleted)`,

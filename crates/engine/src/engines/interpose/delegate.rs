@@ -34,6 +34,7 @@ macro_rules! delegate_to_host {
             fn real_path(
                 path: &std::ffi::CStr, purpose: view::guest::Purpose, into: &mut view::Text
             ) -> view::errno::Result<bool>;
+            fn to_place(name: &mut view::Text) -> view::errno::Result<()>;
             fn base_of(path: &std::ffi::CStr) -> Option<u32>;
         }
 

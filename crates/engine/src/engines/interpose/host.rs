@@ -151,6 +151,10 @@ impl Host for HostCalls {
         hostfs::overlay::real_path(self.kernel(), path, purpose, into)
     }
 
+    fn to_place(&mut self, name: &mut Text) -> Result<()> {
+        hostfs::overlay::to_place(self.kernel(), name)
+    }
+
     fn base_of(&mut self, path: &CStr) -> Option<u32> {
         hostfs::overlay::base_of(self.kernel(), path)
     }

@@ -90,6 +90,49 @@ pub(crate) fn tree(path: &Path) -> Answer {
     Ok(0)
 }
 
+/// Lists every path below with all that is known of it, and of each directory that every name is
+/// there once. What is mounted is left out, and so are times of reading.
+pub(crate) fn walk(root: &Path) -> Answer {
+    let device = fs::symlink_metadata(root).map_err(|e| name_of(&e))?.dev();
+    let mut stack = vec![root.to_owned()];
+    let mut lines = Vec::new();
+    while let Some(path) = stack.pop() {
+        let failed = |error: std::io::Error| format!("{}: {}", path.display(), name_of(&error));
+        let meta = fs::symlink_metadata(&path).map_err(failed)?;
+        if meta.dev() != device {
+            continue;
+        }
+        if meta.is_dir() {
+            let mut below: Vec<PathBuf> =
+                fs::read_dir(&path).map_err(failed)?.flatten().map(|entry| entry.path()).collect();
+            below.sort_unstable();
+            if let Some(twice) = below.windows(2).find(|two| two[0] == two[1]) {
+                return Err(format!("{} is listed twice", twice[0].display()));
+            }
+            stack.extend(below);
+        }
+        let target = fs::read_link(&path).unwrap_or_default();
+        let size = if meta.is_dir() { 0 } else { meta.size() };
+        lines.push(format!(
+            "{} {} {:o} {}:{} links {} size {size} device {} time {}.{:09} {:?} {}",
+            latin(path.as_os_str().as_bytes()),
+            kind(&meta),
+            meta.permissions().mode() & 0o7777,
+            meta.uid(),
+            meta.gid(),
+            meta.nlink(),
+            meta.rdev(),
+            meta.mtime(),
+            meta.mtime_nsec(),
+            testkit::fingerprint::attributes(&path),
+            latin(target.as_os_str().as_bytes()),
+        ));
+    }
+    lines.sort_unstable();
+    println!("{}", lines.join("\n"));
+    Ok(0)
+}
+
 pub(crate) fn read(path: &Path) -> Answer {
     let bytes = fs::read(path).map_err(|e| name_of(&e))?;
     std::io::stdout().write_all(&bytes).map_err(|e| name_of(&e))?;
@@ -177,6 +220,17 @@ pub(crate) fn mknod(path: &Path, kind: &str, major: u64, minor: u64) -> Answer {
 pub(crate) fn fifo(path: &Path) -> Answer {
     let mode = Mode::from_raw_mode(0o600);
     done(rustix::fs::mknodat(CWD, path, FileType::Fifo, mode, 0).map_err(Into::into))
+}
+
+pub(crate) fn set_attribute(path: &Path, name: &str, value: &str) -> Answer {
+    let set = rustix::fs::lsetxattr(path, name, value.as_bytes(), XattrFlags::empty());
+    done(set.map_err(Into::into))
+}
+
+/// Prints all that the caller may see.
+pub(crate) fn attributes(path: &Path) -> Answer {
+    println!("{}", json!(testkit::fingerprint::attributes(path)));
+    Ok(0)
 }
 
 pub(crate) fn mounts() -> Answer {

@@ -14,6 +14,7 @@ mod ids;
 mod network;
 mod process;
 mod spoil;
+mod storm;
 mod terminal;
 
 use std::ffi::OsString;
@@ -29,6 +30,9 @@ fn main() -> ExitCode {
     if rest.first().is_some_and(|verb| verb == "args") {
         return finish(process::arguments(&arguments));
     }
+    if rest.first().is_some_and(|verb| verb == "serve") {
+        return finish(serve());
+    }
     let mut last = 0;
     for words in rest.split(|word| word == ";") {
         match verb(words) {
@@ -37,6 +41,20 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::from(last)
+}
+
+/// Does what each line of standard input says, and prints how that ended behind a `=`.
+fn serve() -> Answer {
+    println!("= ready");
+    for line in std::io::stdin().lines() {
+        let line = line.map_err(|error| name_of(&error))?;
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        match verb(&words) {
+            Ok(code) => println!("= {code}"),
+            Err(error) => println!("= {error}"),
+        }
+    }
+    Ok(0)
 }
 
 fn finish(answer: Answer) -> ExitCode {
@@ -107,12 +125,20 @@ fn verb(words: &[OsString]) -> Answer {
         "chown" => files::chown(&path(0)?, number(1)? as u32, number(2)? as u32),
         "mknod" => files::mknod(&path(0)?, &need(1)?, number(2)?, number(3)?),
         "fifo" => files::fifo(&path(0)?),
+        "set-attribute" => files::set_attribute(&path(0)?, &need(1)?, &need(2)?),
+        "attributes" => files::attributes(&path(0)?),
         "mounts" => files::mounts(),
         "mutate" => files::mutate(&path(0)?),
+        "storm" => storm::storm(number(0)?, number(1)?, number(2)?, &need(3)?),
+        "storm-worker" => storm::worker(number(0)?, number(1)?, &need(2)?),
+        "storm-check" => storm::check(number(0)?),
         "overwrite" => spoil::overwrite(),
         "spoil" => spoil::spoil(&path(0)?),
         "ways" => spoil::ways(),
+        "spoil-directories" => spoil::directories::spoil(&path(0)?),
+        "ways-of-directories" => spoil::directories::ways(),
         "tree" => files::tree(&path(0)?),
+        "walk" => files::walk(&path(0)?),
         "fill" => files::fill(&path(0)?, number(1)?),
         "ids" => ids::facts(),
         "setuid" => ids::set_user(number(0)? as u32, number(1)? as u32),

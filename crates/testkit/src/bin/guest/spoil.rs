@@ -1,18 +1,27 @@
-//! Tries every way to write to an existing file, each on a file of its own.
+//! Tries every way to write to an existing file, each on a file of its own; [`directories`] has the
+//! ways to change a directory.
 //!
 //! For an engine whose containers share inodes with their image: no program may change the image.
-//! Writing to a shared mapping is not tried, because it needs a descriptor that is open for
-//! writing, which is.
+//! Shared mappings and file handles are not tried here, because they need unsafe code: the suite
+//! `contract` has a program in C for them.
+
+pub(crate) mod directories;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read as _, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::io::{IoSlice, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps,
-    XattrFlags,
+    AtFlags, CWD, FallocateFlags, IFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timespec,
+    Timestamps, XattrFlags,
+};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
 };
 use serde_json::json;
 
@@ -46,8 +55,37 @@ fn donor(path: &Path) -> std::io::Result<File> {
     File::open(other)
 }
 
+/// Sends a descriptor through a socket.
+fn passed(file: &File) -> std::io::Result<File> {
+    let (one, other) = UnixStream::pair()?;
+    let files = [file.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&files));
+    rustix::net::sendmsg(one, &[IoSlice::new(b"x")], &mut control, SendFlags::empty())?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let parts = &mut [IoSliceMut::new(&mut byte)];
+    rustix::net::recvmsg(other, parts, &mut control, RecvFlags::empty())?;
+    let mut received = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => files.collect(),
+        _ => Vec::new(),
+    });
+    received.next().map(File::from).ok_or_else(|| std::io::Error::other("no descriptor"))
+}
+
+/// Sets a flag of the file (`chattr +d`), which needs no descriptor that is open for writing. Not
+/// every file system has flags.
+fn set_flag(file: &File) -> std::io::Result<()> {
+    match rustix::fs::ioctl_setflags(file, IFlags::NODUMP) {
+        Err(rustix::io::Errno::NOTTY | rustix::io::Errno::OPNOTSUPP) => Ok(()),
+        result => Ok(result?),
+    }
+}
+
 /// The ways to write, each with the name of its file.
-pub(crate) const WAYS: [(&str, Way); 39] = [
+pub(crate) const WAYS: [(&str, Way); 51] = [
     ("write", |path| write_to(path)),
     ("append", |path| OpenOptions::new().append(true).open(path)?.write_all(OTHER)),
     ("open-truncate", |path| File::create(path).map(drop)),
@@ -176,6 +214,58 @@ pub(crate) const WAYS: [(&str, Way); 39] = [
         (&old).read_to_string(&mut text)?;
         old.set_permissions(fs::Permissions::from_mode(0o700))
     }),
+    ("read-write-truncate", |path| {
+        OpenOptions::new().read(true).write(true).truncate(true).open(path)?.write_all(OTHER)
+    }),
+    ("open-by-dev-fd", |path| {
+        let file = File::open(path)?;
+        write_to(format!("/dev/fd/{}", file.as_raw_fd()))
+    }),
+    ("early-then-truncate", |path| {
+        let early = OpenOptions::new().read(true).write(true).open(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o640))?;
+        early.set_len(1)
+    }),
+    ("early-descriptor-after-copy", |path| {
+        let early = File::open(path)?;
+        write_to(path)?;
+        OpenOptions::new().write(true).open(own_name(&early))?.set_len(0)?;
+        early.set_permissions(fs::Permissions::from_mode(0o603))
+    }),
+    ("passed-descriptor", |path| {
+        let file = passed(&File::open(path)?)?;
+        write_to(own_name(&file))
+    }),
+    ("passed-descriptor-fchmod", |path| {
+        passed(&File::open(path)?)?.set_permissions(fs::Permissions::from_mode(0o604))
+    }),
+    ("splice", |path| {
+        let (out, into) = rustix::pipe::pipe()?;
+        rustix::io::write(&into, OTHER)?;
+        let file = OpenOptions::new().write(true).open(path)?;
+        let flags = rustix::pipe::SpliceFlags::empty();
+        Ok(rustix::pipe::splice(out, None, file, None, OTHER.len(), flags).map(drop)?)
+    }),
+    ("punch-hole", |path| {
+        let file = OpenOptions::new().write(true).open(path)?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(file, flags, 0, 5)?)
+    }),
+    ("nameless-then-link", |path| {
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        let flags = OFlags::TMPFILE | OFlags::WRONLY;
+        let file = File::from(rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)?);
+        (&file).write_all(OTHER)?;
+        fs::remove_file(path)?;
+        let follow = AtFlags::SYMLINK_FOLLOW;
+        Ok(rustix::fs::linkat(CWD, own_name(&file), CWD, path, follow)?)
+    }),
+    ("touch-by-descriptor", |path| {
+        let file = rustix::fs::open(path, OFlags::PATH, Mode::empty())?;
+        Ok(rustix::fs::utimensat(file, "", &TIMES, AtFlags::EMPTY_PATH)?)
+    }),
+    ("set-flag", |path| set_flag(&File::open(path)?)),
+    ("passed-set-flag", |path| set_flag(&passed(&File::open(path)?)?)),
     ("read-then-write", |path| {
         let mut old = String::new();
         let mut early = File::open(path)?;
