@@ -35,7 +35,7 @@ use crate::shared::hash;
 use core::ops::Range;
 
 /// First bytes of the file. The last digits count versions of the format.
-pub const MAGIC: [u8; 8] = *b"CorIdx01";
+pub const MAGIC: [u8; 8] = *b"CorIdx02";
 /// Size of the header in bytes.
 pub const HEADER: usize = 128;
 /// Where the header holds the SHA-256 digest of the whole file, in which these bytes are zeros.

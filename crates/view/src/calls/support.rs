@@ -505,14 +505,13 @@ pub fn from_tree<N: Backend>(
         return Ok(None);
     };
     let mut call = *arguments.call;
-    let (dir, at) = match dir {
-        Some(dir) => (dir, at),
-        None => {
-            let [path, flags, mode, ..] = call.arguments;
-            call.number = Op::Openat.entry().number(arguments.arch).ok_or(Errno::ENOSYS)?;
-            call.arguments = [0, path, flags, mode, 0, 0];
-            (0, 1)
-        }
+    let (dir, at) = if let Some(dir) = dir {
+        (dir, at)
+    } else {
+        let [path, flags, mode, ..] = call.arguments;
+        call.number = Op::Openat.entry().number(arguments.arch).ok_or(Errno::ENOSYS)?;
+        call.arguments = [0, path, flags, mode, 0, 0];
+        (0, 1)
     };
     call.arguments[at] = backend.scratch(rest, 1)?;
     call.arguments[dir] = descriptor as u64;

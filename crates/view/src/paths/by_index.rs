@@ -184,13 +184,12 @@ fn start<N: Backend>(
                 buffers.layer = Some((from, Layer::One));
                 return None;
             }
-            let record = match image.of_facts(&facts) {
-                Some((record, _)) => record,
-                None => {
-                    is_upper = !image.changes.has_redirects();
-                    let inode = files::origin(*backend, (from, c""), &facts)?;
-                    image.index.by_inode(inode).filter(|base| image.changes.is_merged(*base))?
-                }
+            let record = if let Some((record, _)) = image.of_facts(&facts) {
+                record
+            } else {
+                is_upper = !image.changes.has_redirects();
+                let inode = files::origin(*backend, (from, c""), &facts)?;
+                image.index.by_inode(inode).filter(|base| image.changes.is_merged(*base))?
             };
             image.is_reached(record).then_some(record)?
         }
