@@ -665,6 +665,9 @@ fn access<N: Backend>(context: &mut CallContext<'_, N>, arguments: &Arguments<'_
         return Err(Errno::EINVAL);
     }
     let ask = |context: &mut CallContext<'_, N>| {
+        if let Some(result) = access_by_index(context, arguments, (mode, flags))? {
+            return result;
+        }
         let intent = Intent::FOLLOW.with_at_flags(flags).held_or_seen();
         let place = find(context, arguments, 0, intent)?;
         let result = access_place(context, &place, mode);
@@ -676,6 +679,35 @@ fn access<N: Backend>(context: &mut CallContext<'_, N>, arguments: &Arguments<'_
     }
     // The directories on the way are searched as the real user, too.
     Credentials::as_real(context, |context| &mut context.task.creds, ask)
+}
+
+/// `access` by the image's index, without the kernel. `None` if that is not possible.
+fn access_by_index<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+    (mode, flags): (u32, u32),
+) -> Result<Option<Result<()>>> {
+    let (Some(image), Some(identity)) = (context.world.image, context.world.identity) else {
+        return Ok(None);
+    };
+    let is_read_only = context.world.bindings.first().is_none_or(|root| root.read_only);
+    let (dir, address) = arguments.path(0)?;
+    if address == 0 || mode & 2 != 0 && is_read_only || image.owner.0 != identity.host_uid {
+        return Ok(None);
+    }
+    context.backend.read_text(address, &mut context.buffers.named[0])?;
+    let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
+    let Some(found) = paths::record_of(context, dir, 0, follow) else { return Ok(None) };
+    let entry = match found {
+        Ok(found) => found.entry,
+        Err(errno) => return Ok(Some(Err(errno))),
+    };
+    // It may have an access list.
+    if entry.has(abi::index::flags::ATTRIBUTES) {
+        return Ok(None);
+    }
+    let allowed = identity::may(&context.task.creds, &image.truth(&entry), Want(mode));
+    Ok(Some(if mode == 0 { Ok(()) } else { allowed }))
 }
 
 fn access_place<N: Backend>(

@@ -95,12 +95,28 @@ fn fill<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, room: usize) 
 /// Puts the guest's name of a directory into `buffers.position`. Returns true if there are bindings
 /// below it.
 fn look<N: Backend>(context: &mut CallContext<'_, N>, fd: i32) -> Result<bool> {
+    if name_by_index(context, fd).is_none() {
+        let CallContext { backend, world, buffers, .. } = context;
+        backend.path_of(Dir::Guest(fd), &mut buffers.link)?;
+        let entered = || backend.entered(fd);
+        let origin = reverse_by(world, buffers.link.as_bytes(), entered, &mut buffers.position)?;
+        if !matches!(origin, Origin::Inside(_)) {
+            return Ok(false);
+        }
+    }
+    Ok(mounts_beneath(context.world, context.buffers.position.as_bytes()).next().is_some())
+}
+
+/// The same for a directory of the image that has its name there in the container too.
+fn name_by_index<N: Backend>(context: &mut CallContext<'_, N>, fd: i32) -> Option<()> {
     let CallContext { backend, world, buffers, .. } = context;
-    backend.path_of(Dir::Guest(fd), &mut buffers.link)?;
-    let entered = || backend.entered(fd);
-    let origin = reverse_by(world, buffers.link.as_bytes(), entered, &mut buffers.position)?;
-    Ok(matches!(origin, Origin::Inside(_))
-        && mounts_beneath(world, buffers.position.as_bytes()).next().is_some())
+    let image = world.image.filter(|_| !world.overlaps)?;
+    let mut facts = identity::files::NO_FACTS;
+    backend.inode_of(Dir::Guest(fd), &mut facts).ok()?;
+    let (record, _) = image.of_facts(&facts).filter(|(record, _)| image.is_reached(*record))?;
+    image.place(record, &mut buffers.link)?;
+    buffers.position.set(b"/").ok()?;
+    buffers.position.push_component(image.in_upper(buffers.link.as_bytes())?).ok()
 }
 
 /// Calls `each` for the bindings in the directory at `buffers.position` that have no entry in the

@@ -26,7 +26,7 @@ use crate::text::Text;
 use crate::verdict::Verdict;
 use abi::layout::{Dirent, u64_at};
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_RDONLY, S_IFDIR, S_IFMT, statx,
+    AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_RDONLY, statx,
 };
 
 /// Positions from here on count names of the image that have been listed.
@@ -61,10 +61,8 @@ pub(super) fn list<N: Backend>(
 ) -> Result<Option<Verdict>> {
     let Some(image) = context.world.image else { return Ok(None) };
     let mut facts = NO_FACTS;
-    context.backend.statx(Dir::Guest(fd), c"", AT_EMPTY_PATH, &mut facts)?;
-    if u32::from(facts.stx_mode) & S_IFMT != S_IFDIR
-        || (facts.stx_dev_major, facts.stx_dev_minor) != image.device
-    {
+    context.backend.inode_of(Dir::Guest(fd), &mut facts)?;
+    if !image.may_be_layered(&facts) {
         return Ok(None);
     }
     let record = image.of_facts(&facts).map(|(record, _)| record);
