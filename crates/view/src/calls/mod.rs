@@ -18,6 +18,7 @@
 //! rule is `ENOSYS`: the kernel never resolves a path of the guest unless a rule has decided that
 //! it may.
 
+mod access;
 pub mod arguments;
 pub mod attributes;
 mod file_systems;

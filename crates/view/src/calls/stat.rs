@@ -1,4 +1,4 @@
-//! Decides the `stat` family and `access`.
+//! Decides the `stat` family.
 //!
 //! The view asks the host and writes the answer into the guest's memory, so that one stop of the
 //! guest is enough. An ordinary file costs one `statx` besides the resolution of its name. Only the
@@ -6,27 +6,28 @@
 //! it look into the image's list, and it looks up the binding of an open file only if the answer
 //! depends on it.
 
+use super::access;
 use super::arguments::Arguments;
-use super::support::{self, at_flags, find, reach};
+use super::support::{self, at_flags, reach};
 use crate::CallContext;
 use crate::buffers::Layer;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir};
+use crate::identity::Truth;
 use crate::identity::files::{self, NO_FACTS};
 use crate::identity::record::may_be_recorded;
-use crate::identity::{self, Credentials, Found, Truth, Want};
 use crate::image;
 use crate::paths::{self, Intent, Look, Origin, Place};
 use crate::verdict::Verdict;
-use crate::world::{Identity, Kind, World};
+use crate::world::{Kind, World};
 use abi::calls::{Op, Role};
 use abi::index::Entry;
 use abi::layout::stat::{Stat, statx_bytes};
 use abi::layout::{u32_at, u64_at};
 use linux_raw_sys::general::{
-    AT_EACCESS, AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, S_IFCHR,
-    S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISVTX, STATX__RESERVED,
-    STATX_BASIC_STATS, statx,
+    AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, S_IFCHR, S_IFDIR,
+    S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISVTX, STATX__RESERVED, STATX_BASIC_STATS,
+    statx,
 };
 
 /// Returns true if [`rule`] decides this call.
@@ -57,7 +58,7 @@ pub(super) fn rule<N: Backend>(
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     match arguments.op() {
-        Op::Access | Op::Faccessat | Op::Faccessat2 => access(context, arguments)?,
+        Op::Access | Op::Faccessat | Op::Faccessat2 => access::access(context, arguments)?,
         Op::Fstat | Op::Oldfstat | Op::Fstat64 => {
             if !by_kernel(context, arguments, None)? {
                 let mut facts = NO_FACTS;
@@ -655,115 +656,4 @@ fn answer<N: Backend>(
     let at = arguments.position(Role::Stat).ok_or(Errno::ENOSYS)?;
     let (bytes, size) = form.write(facts).map_err(|_| Errno::EOVERFLOW)?;
     context.backend.write(arguments.word(at), &bytes[..size])
-}
-
-/// `access` checks the real ids, unless the flags say otherwise.
-fn access<N: Backend>(context: &mut CallContext<'_, N>, arguments: &Arguments<'_>) -> Result<()> {
-    let flags = if arguments.op() == Op::Faccessat2 { arguments.flags() } else { 0 };
-    let mode = arguments.mode();
-    if mode & !7 != 0 || flags & !(AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let ask = |context: &mut CallContext<'_, N>| {
-        if let Some(result) = access_by_index(context, arguments, (mode, flags))? {
-            return result;
-        }
-        let intent = Intent::FOLLOW.with_at_flags(flags).held_or_seen();
-        let place = find(context, arguments, 0, intent)?;
-        let result = access_place(context, &place, mode);
-        place.close(context.backend);
-        result
-    };
-    if flags & AT_EACCESS != 0 {
-        return ask(context);
-    }
-    // The directories on the way are searched as the real user, too.
-    Credentials::as_real(context, |context| &mut context.task.creds, ask)
-}
-
-/// `access` by the image's index, without the kernel. `None` if that is not possible.
-fn access_by_index<N: Backend>(
-    context: &mut CallContext<'_, N>,
-    arguments: &Arguments<'_>,
-    (mode, flags): (u32, u32),
-) -> Result<Option<Result<()>>> {
-    let (Some(image), Some(identity)) = (context.world.image, context.world.identity) else {
-        return Ok(None);
-    };
-    let is_read_only = context.world.bindings.first().is_none_or(|root| root.read_only);
-    let (dir, address) = arguments.path(0)?;
-    if address == 0 || mode & 2 != 0 && is_read_only || image.owner.0 != identity.host_uid {
-        return Ok(None);
-    }
-    context.backend.read_text(address, &mut context.buffers.named[0])?;
-    let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
-    let Some(found) = paths::record_of(context, dir, 0, follow) else { return Ok(None) };
-    let entry = match found {
-        Ok(found) => found.entry,
-        Err(errno) => return Ok(Some(Err(errno))),
-    };
-    // It may have an access list.
-    if entry.has(abi::index::flags::ATTRIBUTES) {
-        return Ok(None);
-    }
-    let allowed = identity::may(&context.task.creds, &image.truth(&entry), Want(mode));
-    Ok(Some(if mode == 0 { Ok(()) } else { allowed }))
-}
-
-fn access_place<N: Backend>(
-    context: &mut CallContext<'_, N>,
-    place: &Place,
-    mode: u32,
-) -> Result<()> {
-    let Some(identity) = context.world.identity else {
-        // The type of the file matters only for read-only bindings.
-        let file = if place.read_only && mode & 2 != 0 {
-            u32::from(support::facts(context, place, 0)?.stx_mode)
-        } else {
-            0
-        };
-        return may_use(context, place, file, mode, true);
-    };
-    let found = look(context, &identity, place)?;
-    if place.directory && !found.truth.is_directory() {
-        return Err(Errno::ENOTDIR);
-    }
-    if place.kind == Kind::Proc {
-        let host = context.buffers.found[0];
-        crate::proc::access(context, &host, mode)?;
-    }
-    let own = found.facts.stx_uid == identity.host_uid;
-    let emulated = found.emulates(place.kind);
-    if emulated && mode != 0 {
-        identity::may(&context.task.creds, &found.truth, Want(mode))?;
-    }
-    may_use(context, place, found.truth.mode, mode, !(emulated && own))
-}
-
-fn look<N: Backend>(
-    context: &mut CallContext<'_, N>,
-    identity: &Identity,
-    place: &Place,
-) -> Result<Found> {
-    support::look(context, identity, place, 0)
-}
-
-/// The part of `access` that does not depend on emulated owners: read-only bindings, and the
-/// kernel's decision about files that do not belong to the caller.
-fn may_use<N: Backend>(
-    context: &mut CallContext<'_, N>,
-    place: &Place,
-    file: u32,
-    mode: u32,
-    ask: bool,
-) -> Result<()> {
-    let on_disk = matches!(file & S_IFMT, S_IFREG | S_IFDIR | S_IFLNK);
-    if place.read_only && mode & 2 != 0 && on_disk {
-        return Err(Errno::EROFS);
-    }
-    if ask && (mode != 0 || (place.held.is_none() && !place.seen)) {
-        let (dir, path) = reach(context.buffers, place, 0);
-        return context.backend.access(dir, path, mode, at_flags(place));
-    }
-    Ok(())
 }

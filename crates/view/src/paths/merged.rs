@@ -25,9 +25,7 @@ use crate::image::Image;
 use crate::text::Text;
 use crate::verdict::Verdict;
 use abi::layout::{Dirent, u64_at};
-use linux_raw_sys::general::{
-    AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_RDONLY, statx,
-};
+use linux_raw_sys::general::{AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_RDONLY, statx};
 
 /// Positions from here on count names of the image that have been listed.
 pub const NAMES: u64 = 0x7000_0000;
