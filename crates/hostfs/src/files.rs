@@ -83,7 +83,7 @@ impl<P: Process> Files<P> {
     #[inline]
     pub fn statx(&self, dir: Dir, path: &CStr, flags: u32, into: &mut statx) -> Result<()> {
         let process = &self.process;
-        self.reading(dir, path, |dir, path| {
+        self.call(Effect::Reads, (dir, path), |dir, path| {
             let dir = start(dir, path)?;
             if path.is_empty()
                 && dir != Dir::Root
@@ -99,7 +99,7 @@ impl<P: Process> Files<P> {
     #[inline]
     pub fn readlink(&self, dir: Dir, path: &CStr, into: &mut Text) -> Result<()> {
         let process = &self.process;
-        self.reading(dir, path, |dir, path| {
+        self.call(Effect::Reads, (dir, path), |dir, path| {
             let dir = start(dir, path)?;
             into.fill(|bytes| {
                 if !path.is_empty() || dir == Dir::Root {
@@ -127,7 +127,7 @@ impl<P: Process> Files<P> {
 
     /// `faccessat2` with `AT_EACCESS`.
     pub fn access(&self, dir: Dir, path: &CStr, mode: u32, flags: u32) -> Result<()> {
-        self.reading(dir, path, |dir, path| {
+        self.call(Effect::Reads, (dir, path), |dir, path| {
             at(&self.process, dir, path, |at| access(&self.process, at, mode, flags))
         })
     }
@@ -135,7 +135,7 @@ impl<P: Process> Files<P> {
     /// `mkdirat`.
     pub fn mkdir(&self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
         let process = &self.process;
-        self.making(dir, path, |dir, path| {
+        self.call(Effect::Makes, (dir, path), |dir, path| {
             at(process, dir, path, |at| {
                 process.mkdirat(at.dir, at.path, mode)?;
                 keep_owners_rights(process, at, mode, AT_REMOVEDIR)
@@ -146,7 +146,7 @@ impl<P: Process> Files<P> {
     /// `mknodat`.
     pub fn mknod(&self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
         let process = &self.process;
-        self.making(dir, path, |dir, path| {
+        self.call(Effect::Makes, (dir, path), |dir, path| {
             at(process, dir, path, |at| {
                 process.mknodat(at.dir, at.path, mode)?;
                 keep_owners_rights(process, at, mode, 0)
@@ -203,7 +203,7 @@ impl<P: Process> Files<P> {
     /// `symlinkat`.
     pub fn symlink(&self, target: &CStr, dir: Dir, path: &CStr) -> Result<()> {
         let process = &self.process;
-        self.making(dir, path, |dir, path| {
+        self.call(Effect::Makes, (dir, path), |dir, path| {
             at(process, dir, path, |at| process.symlinkat(target, at.dir, at.path))
         })
     }
@@ -211,7 +211,7 @@ impl<P: Process> Files<P> {
     /// `fchmodat`.
     pub fn chmod(&self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
         let process = &self.process;
-        self.changing(dir, path, |dir, path| {
+        self.call(Effect::Changes, (dir, path), |dir, path| {
             at(process, dir, path, |at| process.fchmodat(at.dir, at.path, mode))
         })
     }
@@ -219,7 +219,7 @@ impl<P: Process> Files<P> {
     /// `fchownat`.
     pub fn chown(&self, dir: Dir, path: &CStr, uid: u32, gid: u32, flags: u32) -> Result<()> {
         let process = &self.process;
-        self.changing(dir, path, |dir, path| {
+        self.call(Effect::Changes, (dir, path), |dir, path| {
             at(process, dir, path, |at| {
                 process.fchownat(at.dir, at.path, uid, gid, at.flags(flags))
             })
@@ -235,7 +235,7 @@ impl<P: Process> Files<P> {
         flags: u32,
     ) -> Result<()> {
         let process = &self.process;
-        self.changing(dir, path, |dir, path| {
+        self.call(Effect::Changes, (dir, path), |dir, path| {
             at(process, dir, path, |at| {
                 process.utimensat(at.dir, Some(at.path), times, at.flags(flags))
             })
@@ -245,7 +245,7 @@ impl<P: Process> Files<P> {
     /// `truncate`.
     pub fn truncate(&self, dir: Dir, path: &CStr, length: u64) -> Result<()> {
         let process = &self.process;
-        self.changing(dir, path, |dir, path| {
+        self.call(Effect::Changes, (dir, path), |dir, path| {
             by_path(process, dir, path, |path, _| process.truncate(Target::Path(path), length))
         })
     }
@@ -253,7 +253,7 @@ impl<P: Process> Files<P> {
     /// `statfs`.
     pub fn statfs(&self, dir: Dir, path: &CStr, into: &mut statfs64) -> Result<()> {
         let process = &self.process;
-        self.reading(dir, path, |dir, path| {
+        self.call(Effect::Reads, (dir, path), |dir, path| {
             let dir = start(dir, path)?;
             if path.is_empty()
                 && matches!(dir, Dir::Held(_) | Dir::Guest(_))
@@ -275,7 +275,7 @@ impl<P: Process> Files<P> {
         into: &mut [u8],
     ) -> Result<usize> {
         let process = &self.process;
-        self.reading(dir, path, |dir, path| {
+        self.call(Effect::Reads, (dir, path), |dir, path| {
             if path.is_empty()
                 && let start @ (Dir::Held(_) | Dir::Guest(_)) = start(dir, path)?
                 && let Some(file) = process.descriptor(start)?
@@ -307,7 +307,7 @@ impl<P: Process> Files<P> {
         flags: u32,
     ) -> Result<()> {
         let process = &self.process;
-        self.changing(dir, path, |dir, path| {
+        self.call(Effect::Changes, (dir, path), |dir, path| {
             by_path(process, dir, path, |path, magic| {
                 process.setxattr(Target::path(path, nofollow && !magic), name, value, flags)
             })
@@ -323,7 +323,7 @@ impl<P: Process> Files<P> {
         into: &mut [u8],
     ) -> Result<usize> {
         let process = &self.process;
-        self.reading(dir, path, |dir, path| {
+        self.call(Effect::Reads, (dir, path), |dir, path| {
             let call = |tree, rest: &CStr, flags| process.listxattrat(tree, rest, flags, into);
             if let Some(result) = self.xattr_from_tree(dir, path, nofollow, call) {
                 return result;
@@ -337,7 +337,7 @@ impl<P: Process> Files<P> {
     /// `removexattr`.
     pub fn removexattr(&self, dir: Dir, path: &CStr, nofollow: bool, name: &CStr) -> Result<()> {
         let process = &self.process;
-        self.changing(dir, path, |dir, path| {
+        self.call(Effect::Changes, (dir, path), |dir, path| {
             by_path(process, dir, path, |path, magic| {
                 process.removexattr(Target::path(path, nofollow && !magic), name)
             })
@@ -364,39 +364,6 @@ impl<P: Process> Files<P> {
             }
         }
         io::nameless_file(process, directory)
-    }
-
-    /// Makes a call that changes nothing on the layer that has the file.
-    #[inline]
-    fn reading<T>(
-        &self,
-        dir: Dir,
-        path: &CStr,
-        call: impl FnMut(Dir, &CStr) -> Result<T>,
-    ) -> Result<T> {
-        self.call(Effect::Reads, (dir, path), call)
-    }
-
-    /// The same with a call that changes a file.
-    #[inline]
-    fn changing<T>(
-        &self,
-        dir: Dir,
-        path: &CStr,
-        call: impl FnMut(Dir, &CStr) -> Result<T>,
-    ) -> Result<T> {
-        self.call(Effect::Changes, (dir, path), call)
-    }
-
-    /// The same with one that makes a name.
-    #[inline]
-    fn making<T>(
-        &self,
-        dir: Dir,
-        path: &CStr,
-        call: impl FnMut(Dir, &CStr) -> Result<T>,
-    ) -> Result<T> {
-        self.call(Effect::Makes, (dir, path), call)
     }
 
     /// Makes a call on the layer that has the file.

@@ -94,6 +94,15 @@ pub fn away_from_image<N: Backend>(
     if !is_copy_of(context.backend, buffers.host.as_c_str(), &facts) {
         return Ok(());
     }
+    by_host_path(context, place, which)
+}
+
+/// Has a place mean the file at the path in `buffers.host`.
+fn by_host_path<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    place: &mut Place,
+    which: usize,
+) -> Result<()> {
     if let Some(held) = place.held.take() {
         context.backend.close(held);
         let path = context.buffers.host.as_c_str();
@@ -133,18 +142,7 @@ fn to_layer<N: Backend>(
     if buffers.host.as_bytes().ends_with(GONE) {
         return Ok(());
     }
-    if let Some(held) = place.held.take() {
-        context.backend.close(held);
-        let flags = linux_raw_sys::general::O_PATH | linux_raw_sys::general::O_NOFOLLOW;
-        let path = buffers.host.as_c_str();
-        place.held = Some(context.backend.open(Dir::Root, path, flags, 0, 0)?);
-    }
-    if let Dir::Held(base) = place.at {
-        context.backend.close(base);
-    }
-    (place.at, place.magic, place.direct, place.last) = (Dir::Root, false, false, Last::Name);
-    let buffers = &mut *context.buffers;
-    buffers.found[which].set(buffers.host.as_bytes())
+    by_host_path(context, place, which)
 }
 
 /// Returns true if the file at a host path is the copy of the given file of the image, which is
