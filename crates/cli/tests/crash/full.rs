@@ -105,13 +105,15 @@ impl Ballast {
         }
     }
 
-    /// Makes space.
+    /// Makes space. Blocks that were freed can be taken when the journal says so, too.
     fn clear(&mut self) {
         let _ = fs::remove_file(self.dir.join("large"));
         let files = self.free().2 + 64;
         if self.files > 64 {
             self.leave_inodes(files);
         }
+        let dir = fs::File::open(&self.dir).expect("a directory");
+        rustix::fs::syncfs(&dir).expect("a file system that is synced");
     }
 }
 
