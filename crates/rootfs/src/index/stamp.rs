@@ -2,7 +2,7 @@
 //! which machines.
 //!
 //! ```text
-//! coracle-checked 1
+//! coracle-checked FORMAT          of the index, as it begins with
 //! INODE SIZE MTIME CTIME          of the index; times in nanoseconds since 1970
 //! BOOT                            `/proc/sys/kernel/random/boot_id`, a line for each
 //! ```
@@ -24,7 +24,6 @@ pub(super) const READ: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY);
-const MAGIC: &str = "coracle-checked 1";
 /// How many starts of machines are kept; the oldest is dropped.
 const BOOTS: usize = 64;
 /// Longer than a note with that many lines.
@@ -72,7 +71,7 @@ pub(super) fn note(store: &Store, tree: &Cached, facts: &Facts) {
     let mut known: Vec<&str> = boots(&before, facts).filter(|known| *known != boot).collect();
     let _ = known.drain(..known.len().saturating_sub(BOOTS - 1));
     known.push(boot);
-    let text = format!("{MAGIC}\n{}\n{}\n", facts.line(), known.join("\n"));
+    let text = format!("{}\n{}\n{}\n", title(), facts.line(), known.join("\n"));
     if let Err(error) = store.trees().put_beside(tree, STAMP, text.as_bytes(), 0o644) {
         tracing::debug!("that the index was checked is not noted: {error}");
     }
@@ -93,8 +92,13 @@ fn boot() -> Option<&'static str> {
 /// The starts during which these very contents were checked.
 fn boots<'a>(text: &'a str, facts: &Facts) -> impl Iterator<Item = &'a str> {
     let mut lines = text.lines();
-    let fits = lines.next() == Some(MAGIC) && lines.next() == Some(&facts.line());
+    let fits = lines.next() == Some(&title()) && lines.next() == Some(&facts.line());
     lines.take_while(move |_| fits)
+}
+
+/// The first line. An index of another format is checked, and made anew, by its own program.
+fn title() -> String {
+    format!("coracle-checked {}", abi::index::MAGIC.escape_ascii())
 }
 
 fn read(entry: &Path) -> Option<String> {

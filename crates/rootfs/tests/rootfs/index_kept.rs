@@ -193,7 +193,7 @@ fn a_note_about_another_file_does_not_count() {
     fs::set_permissions(kept.stamp(), fs::Permissions::from_mode(0o666)).unwrap();
     kept.expect_right("a note for all");
     assert_eq!(kept.stamp().metadata().unwrap().permissions().mode() & 0o7777, 0o644);
-    for nonsense in [&b""[..], b"coracle-checked 1", b"\xff\n\n\n", &[b'\n'; 9000]] {
+    for nonsense in [&b""[..], b"coracle-checked CorIdx02", b"\xff\n\n\n", &[b'\n'; 9000]] {
         fs::write(kept.stamp(), nonsense).unwrap();
         kept.expect_right("a damaged note");
     }
@@ -207,6 +207,29 @@ fn a_note_about_another_file_does_not_count() {
         kept.expect_right("something else has the note's name");
         assert!(kept.stamp().symlink_metadata().unwrap().is_file());
     }
+}
+
+#[test]
+fn an_index_of_another_format_is_made_anew() {
+    let kept = Kept::new();
+    kept.expect_right("made");
+    let mut bytes = kept.right.clone();
+    bytes[..8].copy_from_slice(b"CorIdx00");
+    kept.put(&bytes);
+    // What the program that made it has noted of it.
+    let note = fs::read_to_string(kept.stamp()).unwrap();
+    let boot = note.lines().nth(2).unwrap();
+    let stat = fs::metadata(kept.tree.path().join(INDEX)).unwrap();
+    let nanoseconds =
+        |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+    let (mtime, ctime) = (
+        nanoseconds(stat.mtime(), stat.mtime_nsec()),
+        nanoseconds(stat.ctime(), stat.ctime_nsec()),
+    );
+    let facts = format!("{} {} {mtime} {ctime}", stat.ino(), stat.size());
+    fs::write(kept.stamp(), format!("coracle-checked CorIdx00\n{facts}\n{boot}\n")).unwrap();
+    kept.expect_right("of another format");
+    assert_eq!(fs::read_to_string(kept.stamp()).unwrap().lines().next(), note.lines().next());
 }
 
 #[test]
