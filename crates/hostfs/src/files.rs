@@ -277,11 +277,11 @@ impl<P: Process> Files<P> {
         let process = &self.process;
         self.call(Effect::Reads, (dir, path), |dir, path| {
             if path.is_empty()
-                && let start @ (Dir::Held(_) | Dir::Guest(_)) = start(dir, path)?
+                && let start @ Dir::Guest(_) = start(dir, path)?
                 && let Some(file) = process.descriptor(start)?
             {
                 match process.getxattr(Target::File(file), name, into) {
-                    // It was opened with `O_PATH`.
+                    // It was opened with `O_PATH`, as the view's own files are.
                     Err(Errno::EBADF) => {}
                     result => return result,
                 }
