@@ -105,7 +105,8 @@ impl Ballast {
         }
     }
 
-    /// Makes space. Blocks that were freed can be taken when the journal says so, too.
+    /// Makes space. Blocks that were freed can be taken when the journal says so, too, and that is a
+    /// moment after it was written.
     fn clear(&mut self) {
         let _ = fs::remove_file(self.dir.join("large"));
         let files = self.free().2 + 64;
@@ -114,6 +115,15 @@ impl Ballast {
         }
         let dir = fs::File::open(&self.dir).expect("a directory");
         rustix::fs::syncfs(&dir).expect("a file system that is synced");
+        let (free, size, _) = self.free();
+        let few = (free / 2).min(2048);
+        let probe = self.dir.join("probe");
+        let file = fs::File::create(&probe).expect("a file");
+        let taken = testkit::command::until(std::time::Duration::from_secs(20), || {
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, few * size).ok()
+        });
+        assert!(taken.is_some(), "{free} blocks that are free cannot be taken");
+        fs::remove_file(&probe).expect("a file");
     }
 }
 
