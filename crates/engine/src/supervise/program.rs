@@ -16,7 +16,7 @@ use sys::terminal::{Pty, Size};
 
 use crate::launch::{cgroup, members};
 use crate::processes;
-use crate::records::{Records, Turn};
+use crate::records::{self, Records, Turn};
 use crate::sharing::{Beginning, Since};
 use crate::spec::ProcessId;
 use crate::supervise::log::Stream;
@@ -358,11 +358,15 @@ impl Program {
 
     fn left(&self, whole: bool) -> Vec<ProcessId> {
         let mut left = self.inherited(whole);
-        if let Some(place) = self.place.as_deref().filter(|_| whole && !self.seen.own_pids) {
-            left.extend(members::of(&self.seen.id, self.seen.world.as_deref()));
-            // A program of `exec` may have another tracer. A mount namespace has all of them.
-            if !self.seen.world.as_deref().is_some_and(members::is_namespace) {
-                left.extend(members::all(place));
+        if let Some(place) = self.place.as_deref().filter(|_| whole) {
+            // One that is just ending has no memory any more, by which the others are found.
+            left.extend(records::living(place));
+            if !self.seen.own_pids {
+                left.extend(members::of(&self.seen.id, self.seen.world.as_deref()));
+                // A program of `exec` may have another tracer. A mount namespace has all of them.
+                if !self.seen.world.as_deref().is_some_and(members::is_namespace) {
+                    left.extend(members::all(place));
+                }
             }
         }
         processes::sort(&mut left);
