@@ -141,6 +141,9 @@ impl Parent<'_, '_> {
                 None => break outcome,
             }
         };
+        // What the whole group was sent, the program has had: pending here, it would end this
+        // process instead of the program's status.
+        let _ = self.is_ended_by_user();
         if let Some(why) = self.outputs.as_mut().and_then(Outputs::finish) {
             (self.console.notice)(&why);
         }
