@@ -105,8 +105,8 @@ impl Ballast {
         }
     }
 
-    /// Makes space. Blocks that were freed can be taken when the journal says so, too, and that is a
-    /// moment after it was written.
+    /// Makes space. Blocks that were freed can be taken when the journal says so, too, and that is
+    /// a moment after it was written.
     fn clear(&mut self) {
         let _ = fs::remove_file(self.dir.join("large"));
         let files = self.free().2 + 64;
