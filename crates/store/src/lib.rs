@@ -1,5 +1,5 @@
-//! Keeps images, unpacked layers, containers and volumes on disk, safe against crashes and
-//! concurrent processes.
+//! Keeps images, unpacked layers, containers, volumes and networks on disk, safe against crashes
+//! and concurrent processes.
 //!
 //! ```text
 //! store.json                                    format, and features of this file system
@@ -8,6 +8,7 @@
 //! trees/<alg>-<hex>/{tree/,owners,tree.json}    a flattened image, by chain ID
 //! containers/<id>/…, containers/<name> -> <id>
 //! volumes/<name>/{_data/,volume.json}
+//! networks/<name>/{network.json,members-HOST.json}, networks/slots-HOST.json
 //! events/HOST.jsonl                           what happened
 //! tmp/{ingest/<alg>-<hex>.part, build/…, …}     not finished; locks/; trash/
 //! ```
@@ -25,8 +26,11 @@
 //! 2. `locks/blob-*`, 3. `locks/layer-*`, 4. `locks/tree-*`, exclusive, by the one process that
 //!    adds this blob, layer or tree.
 //! 5. `containers/<id>/lock`, by the container's users (shared) and changers (exclusive).
-//! 6. `locks/names`, exclusive, while names of containers change.
-//! 7. `locks/index`, exclusive, while `oci/index.json` is rewritten. Under 6 and 7 nothing else is
+//! 6. `locks/networks`, exclusive, while networks are made and removed; then
+//!    `locks/network-<name>`, while that network's members change; then `locks/networks-<file>`,
+//!    while a file in `networks/` is rewritten.
+//! 7. `locks/names`, exclusive, while names of containers change.
+//! 8. `locks/index`, exclusive, while `oci/index.json` is rewritten. Under 7 and 8 nothing else is
 //!    taken.
 //!
 //! A thread holds at most one lock of each of the ranks 2 to 4. The kernel releases locks when
@@ -61,6 +65,7 @@ mod index;
 mod journal;
 mod lock;
 pub mod names;
+mod networks;
 mod open;
 mod root;
 mod trees;
@@ -81,6 +86,7 @@ pub use gc::{CollectOptions, Freed};
 pub use images::{ANNOTATION_KNOWN_AS, Image, Images, Removal, Summary};
 pub use journal::{Journal, JournalReader};
 pub use lock::{LockMethod, OnWait, WaitPolicy, Waiting};
+pub use networks::{NetworkDir, NetworkLock, Networks};
 pub use root::random_id;
 pub use trees::{BeginTree, Cached, Kind, Staging, Trees};
 pub use usage::{Amount, Usage};
@@ -226,6 +232,11 @@ impl Store {
     /// The volumes.
     pub fn volumes(&self) -> Volumes<'_> {
         Volumes(self)
+    }
+
+    /// The networks with names.
+    pub fn networks(&self) -> Networks<'_> {
+        Networks(self)
     }
 
     /// What happened.

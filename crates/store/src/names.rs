@@ -1,12 +1,12 @@
-//! Names of containers and volumes: checks them by Docker's rule and makes random ones.
+//! Names of containers, volumes and networks: checks them by Docker's rule and makes random ones.
 
 use crate::error::{Error, Result, Step};
 
 /// Length limit of a name, which is a file name: leaves room for prefixes and suffixes.
 const LONGEST: usize = 200;
 
-/// Checks the name of a container or volume: `[a-zA-Z0-9][a-zA-Z0-9_.-]*`, Docker's rule, except
-/// that one character is enough.
+/// Checks the name of a container, volume or network: `[a-zA-Z0-9][a-zA-Z0-9_.-]*`, Docker's rule,
+/// except that one character is enough.
 ///
 /// 64 hexadecimal digits are refused, because a container's own directory has such a name.
 pub fn check(name: &str) -> Result<()> {

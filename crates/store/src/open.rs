@@ -30,11 +30,12 @@ const FILE: &str = "store.json";
 /// Number of file systems and kernels whose abilities are kept.
 const REMEMBERED: usize = 32;
 /// The names at the top of a store, also of one that was only half made.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "containers",
     "events",
     "layers",
     "locks",
+    "networks",
     "oci",
     "store.json",
     "tmp",
