@@ -1,0 +1,216 @@
+//! Errors about networks, each with the object, the rule that it breaks, and advice.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use crate::subnet::Subnet;
+
+/// The result type of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Errors of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A network cannot have this name.
+    #[error("{name:?} is not a usable name of a network: {why}")]
+    BadName {
+        /// The name.
+        name: String,
+        /// The rule that it breaks.
+        why: String,
+    },
+    /// This version has no such scope.
+    #[error("the scope '{scope}' of a network is not supported by this version")]
+    Scope {
+        /// As given.
+        scope: String,
+    },
+    /// There is a network of this name.
+    #[error("network with name {name} already exists")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// No such network.
+    #[error("network {name} not found")]
+    NotFound {
+        /// The name as given.
+        name: String,
+    },
+    /// Several networks have ids that begin like this.
+    #[error("{name:?} matches several networks: {}", candidates.join(", "))]
+    Ambiguous {
+        /// The name as given.
+        name: String,
+        /// The networks that match.
+        candidates: Vec<String>,
+    },
+    /// Containers live in the network.
+    #[error("network {name} has active endpoints ({})", members.join(", "))]
+    InUse {
+        /// The network.
+        name: String,
+        /// The names of the containers.
+        members: Vec<String>,
+    },
+    /// A range of addresses cannot be a network's.
+    #[error("'{text}' is not a usable subnet: {why}")]
+    BadSubnet {
+        /// As given.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+        /// What to write.
+        hint: String,
+    },
+    /// Another network has addresses of this range.
+    #[error("subnet {subnet} overlaps with {other} of network {name}")]
+    Overlaps {
+        /// The range as given.
+        subnet: Subnet,
+        /// The other network's range.
+        other: Subnet,
+        /// The other network.
+        name: String,
+    },
+    /// The host has a route into this range.
+    #[error("subnet {subnet} overlaps with {route}, to which this host has a route")]
+    Routed {
+        /// The range as given.
+        subnet: Subnet,
+        /// The route's destination.
+        route: Subnet,
+    },
+    /// All ranges that are given without being asked for are taken.
+    #[error("there is no free subnet left in {among}")]
+    NoSubnet {
+        /// Where they are taken from.
+        among: Subnet,
+    },
+    /// The address cannot be a gateway's.
+    #[error("gateway {gateway} is not a usable address of subnet {subnet}")]
+    BadGateway {
+        /// As given.
+        gateway: Ipv4Addr,
+        /// The network's range.
+        subnet: Subnet,
+    },
+    /// The part of the subnet from which containers get addresses.
+    #[error("the range {range} {why} subnet {subnet}")]
+    BadRange {
+        /// As given.
+        range: Subnet,
+        /// The network's range.
+        subnet: Subnet,
+        /// What is wrong with it: a verb.
+        why: &'static str,
+    },
+    /// The address cannot be a container's.
+    #[error("address {address} is not possible in network {network}: {why}")]
+    BadAddress {
+        /// As given.
+        address: Ipv4Addr,
+        /// The network.
+        network: String,
+        /// The rule that it breaks.
+        why: String,
+    },
+    /// Another container has the address.
+    #[error("address {address} of network {network} is taken by {by}")]
+    Taken {
+        /// The address.
+        address: Ipv4Addr,
+        /// The network.
+        network: String,
+        /// The container's name.
+        by: String,
+    },
+    /// All addresses of the network are taken.
+    #[error("network {network} has no free address left in {among}")]
+    Full {
+        /// The network.
+        network: String,
+        /// The range of its containers' addresses.
+        among: Subnet,
+    },
+    /// Too many containers of this host are in networks.
+    #[error("{limit} containers of this host are in networks with names, which is the limit")]
+    NoSlot {
+        /// The limit.
+        limit: u32,
+    },
+    /// A file of names cannot be written.
+    #[error("cannot {step} {}", path.display())]
+    Hosts {
+        /// What failed: a verb.
+        step: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The kernel's error.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The store.
+    #[error("cannot {step}")]
+    Store {
+        /// What was done there.
+        step: &'static str,
+        /// Why it failed.
+        #[source]
+        source: store::Error,
+    },
+}
+
+impl Error {
+    /// Puts what was done in front of an error of the store.
+    pub(crate) fn store(step: &'static str) -> impl FnOnce(store::Error) -> Self {
+        move |source| Self::Store { step, source }
+    }
+
+    /// Advice for the user.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::BadName { .. } => {
+                "a name begins with a letter or digit, and has letters, digits, '_', '.' and '-'"
+                    .into()
+            }
+            Self::Scope { .. } => "there is the scope host: containers of one machine meet".into(),
+            Self::Exists { name } => {
+                format!("use it, remove it (coracle network rm {name}), or choose another name")
+            }
+            Self::NotFound { .. } => "'coracle network ls' lists all networks".into(),
+            Self::Ambiguous { .. } => "give more digits of the id, or the name".into(),
+            Self::InUse { members, .. } => {
+                format!("stop them first: coracle stop {}", members.join(" "))
+            }
+            Self::BadSubnet { hint, .. } => hint.clone(),
+            Self::Overlaps { .. } | Self::Routed { .. } => {
+                "choose another subnet; without --subnet a free one is taken".into()
+            }
+            Self::NoSubnet { .. } => {
+                "remove networks ('coracle network prune'), or name a range with --subnet".into()
+            }
+            Self::BadGateway { subnet, .. } => {
+                let (first, last) = subnet.hosts();
+                format!("choose one from {first} to {last}")
+            }
+            Self::BadRange { subnet, .. } => {
+                format!("write a smaller range of its addresses, as {}", subnet.lower_half())
+            }
+            Self::BadAddress { network, .. } => format!(
+                "choose another one ('coracle network inspect {network}' shows the subnet), or \
+                 leave it out"
+            ),
+            Self::Taken { by, .. } => {
+                format!("stop {by}, choose another address, or leave the address out")
+            }
+            Self::Full { .. } => {
+                "stop containers that are in it, or make a network with a larger --subnet".into()
+            }
+            Self::NoSlot { .. } => "stop containers that are in networks".into(),
+            Self::Hosts { .. } => return None,
+            Self::Store { source, .. } => return source.hint(),
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! The names of networks in a container's `/etc/hosts` (hosts(5)).
+//!
+//! Coracle owns the lines between [`BEGIN`] and [`END`] and leaves the others as they are: those of
+//! `--add-host`, and what the container has written itself. A container's file is mounted into its
+//! tree, so [`write`] changes the file that is there and never puts another one in its place.
+
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::members::Entry;
+
+/// The line before the lines of networks.
+pub const BEGIN: &str = "# coracle: names of networks";
+/// The line behind them.
+pub const END: &str = "# coracle: end of names";
+
+/// How many digits of a container's id are a name of it.
+const SHORT: usize = 12;
+
+/// The lines for a container: `ADDRESS<tab>NAME ALIASES... SHORT_ID NAME.NETWORK`, one for each
+/// member of each of its networks. `networks`: their names and members. The container's own lines
+/// come first, because a program that looks its own address up takes the first one.
+pub fn lines(own: &str, networks: &[(&str, &[Entry])]) -> Vec<String> {
+    let all = || {
+        networks.iter().flat_map(|(name, entries)| entries.iter().map(move |entry| (*name, entry)))
+    };
+    let mine = all().filter(|(_, entry)| entry.id == own);
+    let others = all().filter(|(_, entry)| entry.id != own);
+    mine.chain(others).map(|(network, entry)| line(network, entry)).collect()
+}
+
+fn line(network: &str, entry: &Entry) -> String {
+    let short = entry.id.get(..SHORT).unwrap_or(&entry.id).to_owned();
+    let whole = format!("{}.{network}", entry.name);
+    let mut names: Vec<&str> = Vec::with_capacity(entry.aliases.len() + 3);
+    let aliases = entry.aliases.iter().map(String::as_str);
+    for name in std::iter::once(entry.name.as_str()).chain(aliases).chain([&*short, &*whole]) {
+        if is_name(name) && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    format!("{}\t{}", entry.address, names.join(" "))
+}
+
+/// Whether a text can stand in a hosts file as a name: not empty, and letters, digits, `-`, `_` and
+/// `.` only. Others would end the line, begin a comment, or be two names.
+pub fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !text.is_empty() && text.bytes().all(plain)
+}
+
+/// A hosts file's text with other lines of networks, which stand at the end if there were none. No
+/// lines remove the block.
+///
+/// A beginning without an end, which a program in the container may have left, does not count as a
+/// block: the lines behind it may be the program's.
+pub fn rewrite(text: &str, lines: &[String]) -> String {
+    let mut block = String::new();
+    if !lines.is_empty() {
+        let _ = writeln!(block, "{BEGIN}");
+        for line in lines {
+            let _ = writeln!(block, "{line}");
+        }
+        let _ = writeln!(block, "{END}");
+    }
+    let whole = text.strip_suffix('\n').unwrap_or(text);
+    let all: Vec<&str> = if text.is_empty() { Vec::new() } else { whole.split('\n').collect() };
+    let begin = all.iter().position(|line| *line == BEGIN);
+    let end = begin.and_then(|begin| Some(begin + all[begin..].iter().position(|l| *l == END)?));
+    let mut written = String::with_capacity(text.len() + block.len());
+    let mut push = |lines: &[&str]| {
+        for line in lines.iter().filter(|line| **line != BEGIN && **line != END) {
+            written.push_str(line);
+            written.push('\n');
+        }
+        written.len()
+    };
+    let at = match (begin, end) {
+        (Some(begin), Some(end)) => {
+            let at = push(&all[..begin]);
+            push(&all[end + 1..]);
+            at
+        }
+        _ => push(&all),
+    };
+    written.insert_str(at, &block);
+    written
+}
+
+/// Puts other lines of networks into the hosts file at `path`, which must exist. The file keeps its
+/// inode. Its text is written over the old one before the rest is cut off, so a program that reads
+/// meanwhile never sees an empty file.
+///
+/// # Errors
+/// [`Error::Hosts`] if it cannot be opened, read or written.
+pub fn write(path: &Path, lines: &[String]) -> Result<()> {
+    let fail = |step| {
+        let path = path.to_owned();
+        move |source| Error::Hosts { step, path, source }
+    };
+    let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(fail("open"))?;
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut file, &mut bytes).map_err(fail("read"))?;
+    let old = String::from_utf8_lossy(&bytes);
+    let new = rewrite(&old, lines);
+    if new.as_bytes() == bytes {
+        return Ok(());
+    }
+    file.write_all_at(new.as_bytes(), 0).map_err(fail("write"))?;
+    file.set_len(new.len() as u64).map_err(fail("truncate"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    fn entry(id: &str, name: &str, aliases: &[&str], last: u8) -> Entry {
+        Entry {
+            id: id.repeat(64),
+            name: name.into(),
+            aliases: aliases.iter().map(|alias| (*alias).to_owned()).collect(),
+            address: Ipv4Addr::new(100, 80, 0, last),
+            slot: 0,
+            since: 0,
+        }
+    }
+
+    /// The address of the first line that has a name, as a resolver reads the file (hosts(5)).
+    fn look_up(text: &str, name: &str) -> Option<Ipv4Addr> {
+        text.lines().find_map(|line| {
+            let mut words = line.split('#').next()?.split_whitespace();
+            let address = words.next()?.parse().ok()?;
+            words.any(|word| word.eq_ignore_ascii_case(name)).then_some(address)
+        })
+    }
+
+    const OWN: &str = "127.0.0.1\tlocalhost\n10.0.0.9\tadded\n";
+
+    #[test]
+    fn own_names_come_first() {
+        let lab = [entry("a", "db", &["sql", "db"], 2), entry("b", "web", &["x y", ""], 3)];
+        let other = [entry("b", "web", &[], 7)];
+        let lines = lines(&"b".repeat(64), &[("lab", &lab[..]), ("other", &other[..])]);
+        assert_eq!(
+            lines,
+            [
+                "100.80.0.3\tweb bbbbbbbbbbbb web.lab",
+                "100.80.0.7\tweb bbbbbbbbbbbb web.other",
+                "100.80.0.2\tdb sql aaaaaaaaaaaa db.lab",
+            ]
+        );
+        let text = rewrite(OWN, &lines);
+        assert_eq!(look_up(&text, "WEB"), Some(Ipv4Addr::new(100, 80, 0, 3)));
+        assert_eq!(look_up(&text, "sql"), Some(Ipv4Addr::new(100, 80, 0, 2)));
+        assert_eq!(look_up(&text, "db.lab"), Some(Ipv4Addr::new(100, 80, 0, 2)));
+        assert_eq!(look_up(&text, "added"), Some(Ipv4Addr::new(10, 0, 0, 9)));
+        assert_eq!((look_up(&text, "coracle:"), look_up(&text, "y")), (None, None));
+    }
+
+    #[test]
+    fn only_the_block_changes() {
+        let lines = |count: u8| (1..=count).map(|n| format!("1.1.1.{n}\tn{n}")).collect::<Vec<_>>();
+        let first = rewrite(OWN, &lines(1));
+        assert_eq!(first, format!("{OWN}{BEGIN}\n1.1.1.1\tn1\n{END}\n"));
+        assert_eq!(rewrite(&first, &lines(1)), first, "twice is once");
+        let more = format!("{first}9.9.9.9\tlater\n");
+        let second = rewrite(&more, &lines(2));
+        assert_eq!(
+            second,
+            format!("{OWN}{BEGIN}\n1.1.1.1\tn1\n1.1.1.2\tn2\n{END}\n9.9.9.9\tlater\n")
+        );
+        assert_eq!(rewrite(&second, &[]), format!("{OWN}9.9.9.9\tlater\n"));
+        assert_eq!(rewrite(&rewrite("", &lines(1)), &[]), "");
+        assert_eq!(rewrite("\n\n1.1.1.1 a\r\n", &[]), "\n\n1.1.1.1 a\r\n");
+        // A last line without an end.
+        assert!(rewrite("1.1.1.1 a", &lines(1)).starts_with("1.1.1.1 a\n# coracle"));
+    }
+
+    #[test]
+    fn a_damaged_block_takes_no_line_with_it() {
+        let lines = ["1.1.1.1\tn".to_owned()];
+        let block = format!("{BEGIN}\n1.1.1.1\tn\n{END}\n");
+        let without_end = format!("{OWN}{BEGIN}\n2.2.2.2\tmine\n");
+        assert_eq!(rewrite(&without_end, &lines), format!("{OWN}2.2.2.2\tmine\n{block}"));
+        let reversed = format!("{END}\n2.2.2.2\tmine\n{BEGIN}\n3.3.3.3\tx\n");
+        assert_eq!(rewrite(&reversed, &lines), format!("2.2.2.2\tmine\n3.3.3.3\tx\n{block}"));
+    }
+
+    #[test]
+    fn the_inode_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hosts");
+        assert!(matches!(write(&path, &[]), Err(Error::Hosts { step: "open", .. })));
+        std::fs::write(&path, OWN).unwrap();
+        let bound = std::fs::File::open(&path).unwrap();
+        let inode = || std::fs::metadata(&path).unwrap().ino();
+        let before = inode();
+        write(&path, &["1.1.1.1\ta".into(), "1.1.1.2\tb".into()]).unwrap();
+        assert_eq!(inode(), before);
+        let seen = std::io::read_to_string(&bound).unwrap();
+        assert!(seen.starts_with(OWN) && seen.ends_with(&format!("{END}\n")), "{seen}");
+        write(&path, &[]).unwrap();
+        assert_eq!((std::fs::read_to_string(&path).unwrap(), inode()), (OWN.to_owned(), before));
+    }
+}

@@ -1,0 +1,434 @@
+//! Chooses and checks addresses: of networks, of their gateways, of containers. No I/O.
+//!
+//! A network that names no subnet gets the first free `/24` of [`DEFAULTS`], the range that
+//! providers use between themselves and their customers (RFC 6598), so it is neither routed on the
+//! internet nor usual in local networks. The search begins at [`FIRST`]: the lower part of the
+//! range is where VPNs take their addresses from.
+//!
+//! A container gets the address after the last one that was given, and the search goes on at the
+//! beginning when it has come to the end. So an address that a container has left is not given to
+//! another one soon, whose peers might still mean the first.
+
+use std::net::Ipv4Addr;
+
+use crate::definition::Definition;
+use crate::error::{Error, Result};
+use crate::subnet::{Subnet, Wrong};
+
+/// Where the subnets of networks that name none are taken from.
+pub const DEFAULTS: Subnet = constant(100, 64, 10);
+
+/// The subnet that is tried first.
+pub const FIRST: Subnet = constant(100, 80, 24);
+
+/// Ranges that no network can have: "this" network, loopback, link-local, multicast and reserved
+/// addresses (RFC 6890). The names of members are translated to loopback addresses.
+const UNUSABLE: [(Subnet, &str); 5] = [
+    (constant(0, 0, 8), "the host itself"),
+    (constant(127, 0, 8), "loopback"),
+    (constant(169, 254, 16), "link-local addresses"),
+    (constant(224, 0, 4), "multicast"),
+    (constant(240, 0, 4), "reserved addresses"),
+];
+
+const fn constant(a: u8, b: u8, prefix: u8) -> Subnet {
+    match Subnet::around(Ipv4Addr::new(a, b, 0, 0), prefix) {
+        Some(subnet) => subnet,
+        None => panic!("a prefix has at most 32 bits"),
+    }
+}
+
+/// Reads a range of addresses as `ADDRESS/BITS`.
+///
+/// # Errors
+/// [`Error::BadSubnet`] if it is none, or one of IPv6.
+pub fn parse(text: &str) -> Result<Subnet> {
+    text.parse().map_err(|wrong: Wrong| {
+        let hint = match &wrong {
+            Wrong::Form => format!("write ADDRESS/BITS, as {FIRST}"),
+            Wrong::Six => format!("write a range of IPv4, as {FIRST}"),
+            Wrong::Inside(subnet) => format!("write {subnet}"),
+        };
+        Error::BadSubnet { text: text.to_owned(), why: wrong.to_string(), hint }
+    })
+}
+
+/// The destinations of a host's routes in the text of `/proc/net/route` ([proc_pid_net(5)]),
+/// without default routes: those of fewer than 8 bits, because VPNs put two halves of all addresses
+/// in the place of one. A line that is none is passed over.
+///
+/// [proc_pid_net(5)]: https://man7.org/linux/man-pages/man5/proc_pid_net.5.html
+pub fn routes(text: &str) -> Vec<Subnet> {
+    text.lines().filter_map(route).collect()
+}
+
+/// One line: device, destination, gateway, flags, references, uses, metric, mask. The numbers are
+/// as they lie in memory, in the order of the network.
+fn route(line: &str) -> Option<Subnet> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let number = |at: usize| u32::from_str_radix(words.get(at)?, 16).ok().map(u32::from_be);
+    let (destination, mask) = (number(1)?, number(7)?);
+    let is_mask = mask.leading_ones() + mask.trailing_zeros() == 32;
+    let prefix = u8::try_from(mask.leading_ones()).ok().filter(|prefix| is_mask && *prefix >= 8)?;
+    Subnet::around(Ipv4Addr::from_bits(destination), prefix)
+}
+
+/// The first free subnet for a network that names none: it overlaps neither with one of `taken` nor
+/// with a route.
+///
+/// # Errors
+/// [`Error::NoSubnet`] where all are taken.
+pub fn choose(taken: &[Subnet], routes: &[Subnet]) -> Result<Subnet> {
+    let count = 1_u32 << (FIRST.prefix() - DEFAULTS.prefix());
+    let size = 1_u32 << (32 - FIRST.prefix());
+    let begin = (FIRST.base().to_bits() - DEFAULTS.base().to_bits()) / size;
+    let at = |index: u32| {
+        let base = DEFAULTS.base().to_bits() + (begin + index) % count * size;
+        Subnet::around(Ipv4Addr::from_bits(base), FIRST.prefix())
+    };
+    let is_free =
+        |subnet: &Subnet| !taken.iter().chain(routes).any(|other| other.overlaps(*subnet));
+    (0..count).filter_map(at).find(is_free).ok_or(Error::NoSubnet { among: DEFAULTS })
+}
+
+/// Checks a subnet that the user names. `taken`: those of other networks, with their names.
+///
+/// # Errors
+/// [`Error::BadSubnet`] where it has fewer than 8 or more than 30 bits or is for something else;
+/// [`Error::Overlaps`]; [`Error::Routed`].
+pub fn check(subnet: Subnet, taken: &[(String, Subnet)], routes: &[Subnet]) -> Result<()> {
+    let bad =
+        |why: String, hint: String| Err(Error::BadSubnet { text: subnet.to_string(), why, hint });
+    if !(8..=30).contains(&subnet.prefix()) {
+        let why = "it has fewer than 8 or more than 30 bits";
+        return bad(why.into(), format!("write one with 8 to 30 bits, as {FIRST}"));
+    }
+    if let Some((_, of)) = UNUSABLE.iter().find(|(range, _)| range.overlaps(subnet)) {
+        return bad(format!("it is for {of}"), format!("choose a private one, as {FIRST}"));
+    }
+    if let Some((name, other)) = taken.iter().find(|(_, other)| other.overlaps(subnet)) {
+        return Err(Error::Overlaps { subnet, other: *other, name: name.clone() });
+    }
+    if let Some(route) = routes.iter().find(|route| route.overlaps(subnet)) {
+        return Err(Error::Routed { subnet, route: *route });
+    }
+    Ok(())
+}
+
+/// The gateway of a subnet: the address that the user names, else the first one.
+///
+/// # Errors
+/// [`Error::BadGateway`] where it is not one of a host in the subnet.
+pub fn gateway(subnet: Subnet, wished: Option<Ipv4Addr>) -> Result<Ipv4Addr> {
+    let (first, last) = subnet.hosts();
+    let gateway = wished.unwrap_or(first);
+    if (first..=last).contains(&gateway) {
+        Ok(gateway)
+    } else {
+        Err(Error::BadGateway { gateway, subnet })
+    }
+}
+
+/// Checks the part of a subnet from which containers are to get addresses.
+///
+/// # Errors
+/// [`Error::BadRange`] where it is not a part of the subnet, or has no address for a container.
+pub fn check_range(range: Subnet, subnet: Subnet, gateway: Ipv4Addr) -> Result<()> {
+    if !subnet.covers(range) {
+        return Err(Error::BadRange { range, subnet, why: "is not a part of" });
+    }
+    let (first, last) = bounds(subnet, Some(range));
+    let only_gateway = first == last && first == gateway;
+    if first > last || only_gateway {
+        return Err(Error::BadRange { range, subnet, why: "has no address for a container of" });
+    }
+    Ok(())
+}
+
+/// The first and the last address that containers may get unasked, the gateway among them.
+fn bounds(subnet: Subnet, range: Option<Subnet>) -> (Ipv4Addr, Ipv4Addr) {
+    let (first, last) = subnet.hosts();
+    match range {
+        Some(range) => (first.max(range.base()), last.min(range.last())),
+        None => (first, last),
+    }
+}
+
+/// Checks an address that a container wishes: it must be in the subnet, and be neither the gateway
+/// nor the first or last one. It need not be in the network's range.
+///
+/// # Errors
+/// [`Error::BadAddress`].
+pub fn check_address(network: &Definition, address: Ipv4Addr) -> Result<()> {
+    let bad = |why: String| Err(Error::BadAddress { address, network: network.name.clone(), why });
+    let (first, last) = network.subnet.hosts();
+    if !network.subnet.contains(address) {
+        return bad(format!("it is not in the subnet {}", network.subnet));
+    }
+    if !(first..=last).contains(&address) {
+        return bad(format!("the first and the last address of {} are none", network.subnet));
+    }
+    if address == network.gateway {
+        return bad("it is the gateway's".into());
+    }
+    Ok(())
+}
+
+/// An address for a container: the lowest free one after `last`, which was given before, or else
+/// the lowest free one of all.
+///
+/// # Errors
+/// [`Error::Full`].
+pub fn allocate(
+    network: &Definition,
+    is_taken: impl Fn(Ipv4Addr) -> bool,
+    last: Option<Ipv4Addr>,
+) -> Result<Ipv4Addr> {
+    let (low, high) = bounds(network.subnet, network.range);
+    let is_free = |address: &Ipv4Addr| *address != network.gateway && !is_taken(*address);
+    let within = |from: u32, to: u32| (from..=to).map(Ipv4Addr::from_bits).find(is_free);
+    let (low, high) = (low.to_bits(), high.to_bits());
+    let after = last.map(Ipv4Addr::to_bits).filter(|last| (low..high).contains(last));
+    let begin = after.map_or(low, |last| last + 1);
+    within(begin, high).or_else(|| within(low, begin.saturating_sub(1))).ok_or_else(|| {
+        Error::Full {
+            network: network.name.clone(),
+            among: network.range.unwrap_or(network.subnet),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Scope;
+
+    fn subnet(text: &str) -> Subnet {
+        text.parse().unwrap()
+    }
+
+    fn network(of: &str, gateway: &str, range: Option<&str>) -> Definition {
+        Definition {
+            name: "lab".into(),
+            id: String::new(),
+            created: String::new(),
+            scope: Scope::Host,
+            subnet: subnet(of),
+            gateway: gateway.parse().unwrap(),
+            range: range.map(subnet),
+            internal: false,
+            attachable: false,
+            labels: [].into(),
+            options: [].into(),
+        }
+    }
+
+    const ROUTES: &str =
+        "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eth0\t00000000\t0102A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0
+eth0\t0002A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+tun0\t00005064\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0
+tun0\t00000000\t00000000\t0001\t0\t0\t0\t00000080\t0\t0\t0
+odd\t00005064\t00000000\t0001\t0\t0\t0\t00FF00FF\t0\t0\t0
+eth0\t0101A8C0
+";
+
+    #[test]
+    fn routes_of_the_kernel() {
+        assert_eq!(routes(ROUTES), [subnet("192.168.2.0/24"), subnet("100.80.0.0/16")]);
+        assert!(routes("").is_empty());
+    }
+
+    #[test]
+    fn subnets_by_default() {
+        assert_eq!(choose(&[], &[]).unwrap(), subnet("100.80.0.0/24"));
+        assert_eq!(choose(&[subnet("100.80.0.0/24")], &[]).unwrap(), subnet("100.80.1.0/24"));
+        assert_eq!(choose(&[subnet("100.80.0.8/30")], &[]).unwrap(), subnet("100.80.1.0/24"));
+        let taken = [subnet("100.80.1.0/24")];
+        assert_eq!(choose(&taken, &[subnet("100.80.0.0/24")]).unwrap(), subnet("100.80.2.0/24"));
+        assert_eq!(choose(&[], &routes(ROUTES)).unwrap(), subnet("100.81.0.0/24"));
+        // Behind the end it goes on at the beginning.
+        let upper = [subnet("100.80.0.0/12"), subnet("100.96.0.0/11")];
+        assert_eq!(choose(&upper, &[]).unwrap(), subnet("100.64.0.0/24"));
+        assert!(matches!(choose(&[DEFAULTS], &[]), Err(Error::NoSubnet { .. })));
+    }
+
+    #[test]
+    fn defaults_follow_each_other() {
+        let mut taken = Vec::new();
+        for _ in 0..300 {
+            taken.push(choose(&taken, &[]).unwrap());
+        }
+        let bases = taken.iter().map(|one| one.base().to_bits());
+        let expected = (0..300).map(|number| FIRST.base().to_bits() + number * 256);
+        assert!(bases.eq(expected), "{taken:?}");
+    }
+
+    #[test]
+    fn the_last_free_default_is_found() {
+        for wanted in ["100.64.0.0/24", "100.79.255.0/24", "100.80.0.0/24", "100.127.255.0/24"] {
+            let wanted = subnet(wanted);
+            // All but the wanted one: at each step the half in which it is not.
+            let (mut part, mut taken) = (DEFAULTS, Vec::new());
+            while part.prefix() < wanted.prefix() {
+                let half = part.lower_half();
+                let upper = Subnet::around(part.last(), half.prefix()).unwrap();
+                let (inner, outer) =
+                    if half.covers(wanted) { (half, upper) } else { (upper, half) };
+                taken.push(outer);
+                part = inner;
+            }
+            assert_eq!(choose(&[], &taken).unwrap(), wanted);
+            taken.push(wanted);
+            assert!(choose(&taken, &[]).is_err());
+        }
+    }
+
+    #[test]
+    fn subnets_that_a_user_names() {
+        let taken = [("lab".to_owned(), subnet("10.9.0.0/16"))];
+        let routed = [subnet("192.168.2.0/24")];
+        let check = |text: &str| parse(text).and_then(|subnet| check(subnet, &taken, &routed));
+        for good in ["10.10.0.0/16", "100.80.0.0/30", "11.0.0.0/8", "192.168.3.0/24"] {
+            check(good).unwrap();
+        }
+        let texts = |text: &str| {
+            let error = check(text).unwrap_err();
+            (error.to_string(), error.hint().unwrap())
+        };
+        for (bad, part, hint) in [
+            ("10.0.0.0/7", "fewer than 8", "8 to 30 bits"),
+            ("0.0.0.0/0", "fewer than 8", "100.80"),
+            ("10.0.0.0/31", "more than 30", "100.80"),
+            ("10.10.1.0/16", "should be 10.10.0.0/16", "write 10.10.0.0/16"),
+            ("10.10", "not ADDRESS/BITS", "write ADDRESS/BITS"),
+            ("fd00::/64", "only IPv4", "IPv4"),
+            ("127.5.0.0/16", "loopback", "private"),
+            ("224.0.0.0/8", "multicast", "private"),
+            ("10.9.3.0/24", "overlaps with 10.9.0.0/16 of network lab", "without --subnet"),
+            ("10.0.0.0/8", "overlaps with 10.9.0.0/16 of network lab", "without --subnet"),
+            ("192.168.0.0/16", "192.168.2.0/24, to which this host has a route", "--subnet"),
+        ] {
+            let (text, advice) = texts(bad);
+            assert!(text.contains(part) && advice.contains(hint), "{bad}: {text}; {advice}");
+        }
+    }
+
+    #[test]
+    fn gateways_and_ranges() {
+        let of = subnet("10.1.0.0/24");
+        let at = |last| Ipv4Addr::new(10, 1, 0, last);
+        assert_eq!(gateway(of, None).unwrap(), at(1));
+        assert_eq!(gateway(of, Some(at(254))).unwrap(), at(254));
+        for bad in [at(0), at(255), Ipv4Addr::new(10, 2, 0, 1)] {
+            let error = gateway(of, Some(bad)).unwrap_err();
+            assert_eq!(error.hint().unwrap(), "choose one from 10.1.0.1 to 10.1.0.254");
+        }
+        for good in ["10.1.0.0/25", "10.1.0.8/30", "10.1.0.0/24", "10.1.0.2/32", "10.1.0.0/31"] {
+            let gateway = if good == "10.1.0.0/31" { at(9) } else { at(1) };
+            check_range(subnet(good), of, gateway).unwrap();
+        }
+        for bad in ["10.1.1.0/25", "10.0.0.0/8", "10.1.0.1/32", "10.1.0.0/32", "10.1.0.0/31"] {
+            let error = check_range(subnet(bad), of, at(1)).unwrap_err();
+            assert!(matches!(error, Error::BadRange { .. }), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_a_container_wishes() {
+        let lab = network("10.1.0.0/24", "10.1.0.1", Some("10.1.0.128/25"));
+        for good in ["10.1.0.2", "10.1.0.254", "10.1.0.200"] {
+            check_address(&lab, good.parse().unwrap()).unwrap();
+        }
+        for (bad, why) in [
+            ("10.1.1.2", "not in the subnet 10.1.0.0/24"),
+            ("10.1.0.0", "the first and the last"),
+            ("10.1.0.255", "the first and the last"),
+            ("10.1.0.1", "the gateway's"),
+        ] {
+            let error = check_address(&lab, bad.parse().unwrap()).unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_was_left_is_not_given_again_at_once() {
+        let lab = network("10.1.0.0/29", "10.1.0.1", None);
+        let mut taken = BTreeSet::new();
+        let mut last = None;
+        let mut given = |taken: &BTreeSet<Ipv4Addr>| {
+            let address = allocate(&lab, |address| taken.contains(&address), last)?;
+            last = Some(address);
+            Ok::<u8, Error>(address.octets()[3])
+        };
+        let numbers: Vec<u8> = (0..4).map(|_| given(&taken).unwrap()).collect();
+        assert_eq!(numbers, [2, 3, 4, 5], "although none of them is taken");
+        taken.insert(Ipv4Addr::new(10, 1, 0, 2));
+        assert_eq!((given(&taken).unwrap(), given(&taken).unwrap()), (6, 3));
+        taken.extend((3..=6).map(|last| Ipv4Addr::new(10, 1, 0, last)));
+        assert!(matches!(given(&taken), Err(Error::Full { .. })));
+        taken.remove(&Ipv4Addr::new(10, 1, 0, 3));
+        assert_eq!(given(&taken).unwrap(), 3);
+    }
+
+    proptest! {
+        /// Every address that containers may have is given before the network is full, each once,
+        /// wherever the search begins.
+        #[test]
+        fn all_addresses_are_given(
+            base in any::<u32>(), prefix in 25_u8..=30, part in 0_u8..=3, at in any::<u32>(),
+            gateway_at in any::<u32>(), begin in proptest::option::of(any::<u32>()),
+        ) {
+            let of = Subnet::around(Ipv4Addr::from_bits(base), prefix).unwrap();
+            let inside = |number: u32| {
+                let size = 1_u32 << (32 - prefix);
+                Ipv4Addr::from_bits(of.base().to_bits() + number % size)
+            };
+            let range = (part > 0)
+                .then(|| Subnet::around(inside(at), (prefix + part).min(32)).unwrap());
+            let (first, last) = of.hosts();
+            let gateway = inside(gateway_at).clamp(first, last);
+            let mut lab = network("10.0.0.0/8", "10.0.0.1", None);
+            (lab.subnet, lab.gateway, lab.range) = (of, gateway, range);
+            let expected: BTreeSet<Ipv4Addr> = (first.to_bits()..=last.to_bits())
+                .map(Ipv4Addr::from_bits)
+                .filter(|one| *one != gateway && range.is_none_or(|range| range.contains(*one)))
+                .collect();
+            if let Some(range) = range {
+                prop_assert_eq!(check_range(range, of, gateway).is_ok(), !expected.is_empty());
+            }
+            let mut taken = BTreeSet::new();
+            let mut last = begin.map(inside);
+            while let Ok(address) = allocate(&lab, |one| taken.contains(&one), last) {
+                prop_assert!(check_address(&lab, address).is_ok());
+                prop_assert!(taken.insert(address), "{} twice", address);
+                last = Some(address);
+            }
+            prop_assert_eq!(taken, expected);
+        }
+
+        #[test]
+        fn a_chosen_subnet_is_free(
+            taken in proptest::collection::vec((any::<u32>(), 8_u8..=30), 0..20),
+        ) {
+            let taken: Vec<Subnet> = taken
+                .into_iter()
+                // All within the range that is chosen from.
+                .map(|(base, prefix)| {
+                    let base = DEFAULTS.base().to_bits() | base >> 10;
+                    Subnet::around(Ipv4Addr::from_bits(base), prefix.max(12)).unwrap()
+                })
+                .collect();
+            let (others, routes) = taken.split_at(taken.len() / 2);
+            if let Ok(free) = choose(others, routes) {
+                prop_assert!(taken.iter().all(|other| !other.overlaps(free)));
+                let named: Vec<_> = others.iter().map(|one| (String::new(), *one)).collect();
+                prop_assert!(check(free, &named, routes).is_ok());
+            }
+        }
+    }
+}

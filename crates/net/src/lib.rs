@@ -1,0 +1,43 @@
+//! Networks with names: definitions, addresses, members, and the names that containers look up.
+//!
+//! A network is an object of the store, as a volume is. It has a range of IPv4 addresses, and a
+//! container that starts in it gets one of them. This crate decides who gets which address and
+//! writes that down; it moves no packet and makes no socket. An engine carries the addresses out.
+//!
+//! ```text
+//! networks/<name>/network.json          the Definition
+//! networks/<name>/members-<host>.json   who is in it on that host, and with which address
+//! networks/slots-<host>.json            the number of each container in that host's address table
+//! ```
+//!
+//! | module | what is there |
+//! |---|---|
+//! | [`definition`] | what a network is, and which names it may have |
+//! | [`subnet`], [`ipam`] | ranges of addresses, and choosing from them: pure functions |
+//! | [`networks`], [`removal`] | making, listing, finding and removing networks |
+//! | [`members`] | joining and leaving |
+//! | [`hosts`] | the lines of `/etc/hosts`, and writing them to a file that is mounted |
+//!
+//! # Scope
+//! A network has the scope `host`: its members on one host meet. Hosts that share a store share the
+//! definition, and each has its own members. So addresses are unique on a host, not in a store.
+//!
+//! # What a dead container leaves
+//! Its entry. An entry counts only as long as its container lives, which the caller knows (the
+//! functions take `is_alive`), so nothing has to be cleaned up to be right. The next container that
+//! joins drops the entries of dead ones.
+
+pub mod definition;
+mod error;
+pub mod hosts;
+pub mod ipam;
+pub mod members;
+pub mod networks;
+pub mod removal;
+pub mod subnet;
+
+pub use definition::{Definition, Scope};
+pub use error::{Error, Result};
+pub use members::{Endpoint, Entry, Member};
+pub use networks::{IsAlive, Network, Networks, Request};
+pub use subnet::Subnet;

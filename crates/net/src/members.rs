@@ -1,0 +1,284 @@
+//! The containers that are in a network, and the addresses that they have there.
+//!
+//! A container joins each of its networks before its program starts, and leaves when the program
+//! has ended. Both happen under the network's lock. Each host writes a file of its own, because the
+//! members of one host cannot reach those of another.
+//!
+//! A container also has a *slot*: its number in the table of this host's containers, from which an
+//! engine derives the container's real address. It is the same in all of its networks, unique among
+//! the store's containers of this host, and free again when the container has left the last network
+//! or is dead.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+use store::Store;
+
+use crate::error::{Error, Result};
+use crate::ipam;
+use crate::networks::{IsAlive, Network};
+use crate::subnet::Subnet;
+
+/// How many containers of a host may be in networks at once.
+pub const SLOTS: u32 = 4096;
+
+const PREFIX: &str = "members-";
+const SUFFIX: &str = ".json";
+
+/// A container that joins.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Member {
+    /// The container's id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Further names in this network.
+    pub aliases: Vec<String>,
+    /// The address that it wishes; `None` for a free one.
+    pub address: Option<Ipv4Addr>,
+}
+
+/// A container that has joined.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The container's id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Further names in this network.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    /// Its address there.
+    pub address: Ipv4Addr,
+    /// Its slot, less than [`SLOTS`].
+    pub slot: u32,
+    /// When it joined, in seconds since 1970.
+    #[serde(default)]
+    pub since: u64,
+}
+
+/// A container's place in a network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The network's name.
+    pub network: String,
+    /// The network's id.
+    pub network_id: String,
+    /// The network's addresses.
+    pub subnet: Subnet,
+    /// The address of the way out.
+    pub gateway: Ipv4Addr,
+    /// There is no way out.
+    pub internal: bool,
+    /// The container's address.
+    pub address: Ipv4Addr,
+    /// The container's slot on this host, less than [`SLOTS`].
+    pub slot: u32,
+}
+
+/// The members of one host.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct File {
+    /// The address that was given last to a container that wished none.
+    last: Option<Ipv4Addr>,
+    members: Vec<Entry>,
+}
+
+/// The slots of one host.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Slots {
+    taken: Vec<Slot>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Slot {
+    #[serde(rename = "slot")]
+    number: u32,
+    /// The container's id.
+    id: String,
+    /// The ids of the networks in which it is.
+    networks: BTreeSet<String>,
+}
+
+/// Lets a container into a network of this host. If it is in it already, it keeps its address,
+/// unless it wishes another one. Entries of dead containers are dropped.
+///
+/// # Errors
+/// [`Error::NotFound`] if the network was removed; [`Error::Scope`] if it is one of a later
+/// version; [`Error::BadAddress`] and [`Error::Taken`] for an address that is wished;
+/// [`Error::Full`]; [`Error::NoSlot`].
+pub fn join(network: &Network, member: &Member, is_alive: &IsAlive<'_>) -> Result<Endpoint> {
+    join_on(&host(), network, member, is_alive)
+}
+
+/// Takes a container out of a network of this host. It is no error if it is not in it, or if the
+/// network was removed.
+pub fn leave(network: &Network, id: &str) -> Result<()> {
+    leave_on(&host(), network, id)
+}
+
+/// The entries of this host, in the order in which they have joined. A container among them may be
+/// dead.
+pub fn list(network: &Network) -> Result<Vec<Entry>> {
+    Ok(read(network, &host())?.members)
+}
+
+/// The entries of all hosts that share the store.
+pub fn on_all_hosts(network: &Network) -> Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for file in network.dir().files().map_err(Error::store("list the members of a network"))? {
+        let host = file.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
+        if let Some(host) = host {
+            entries.extend(read(network, host)?.members);
+        }
+    }
+    Ok(entries)
+}
+
+/// This host's name, as a part of a file's: letters, digits, `-` and `.`.
+fn host() -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
+    sys::machine::Machine::here().name.chars().map(plain).collect()
+}
+
+fn read(network: &Network, host: &str) -> Result<File> {
+    let file = network.dir().read(&format!("{PREFIX}{host}{SUFFIX}"));
+    Ok(file.map_err(Error::store("read the members of a network"))?.unwrap_or_default())
+}
+
+fn write(network: &Network, host: &str, file: &File) -> Result<()> {
+    let written = network.dir().write(&format!("{PREFIX}{host}{SUFFIX}"), file);
+    written.map_err(Error::store("write the members of a network"))
+}
+
+fn join_on(
+    host: &str,
+    network: &Network,
+    member: &Member,
+    is_alive: &IsAlive<'_>,
+) -> Result<Endpoint> {
+    let definition = network.definition();
+    definition.scope.check()?;
+    if let Some(address) = member.address {
+        ipam::check_address(definition, address)?;
+    }
+    let _lock = network.dir().lock().map_err(Error::store("lock a network"))?;
+    still_there(network)?;
+    let mut file = read(network, host)?;
+    let before = file.members.iter().find(|entry| entry.id == member.id).cloned();
+    file.members.retain(|entry| entry.id != member.id && is_alive(&entry.id));
+    let holder = |address: Ipv4Addr| file.members.iter().find(|entry| entry.address == address);
+    let wished = member.address.or(before.map(|entry| entry.address));
+    let address = if let Some(address) = wished {
+        if let Some(by) = holder(address) {
+            let (network, by) = (definition.name.clone(), by.name.clone());
+            return Err(Error::Taken { address, network, by });
+        }
+        address
+    } else {
+        let free = ipam::allocate(definition, |address| holder(address).is_some(), file.last)?;
+        file.last = Some(free);
+        free
+    };
+    let store = network.dir().store();
+    let slot =
+        change_slots(store, host, |slots| slots.take(&member.id, &definition.id, is_alive))??;
+    file.members.push(Entry {
+        id: member.id.clone(),
+        name: member.name.clone(),
+        aliases: member.aliases.clone(),
+        address,
+        slot,
+        since: sys::machine::now(),
+    });
+    write(network, host, &file)?;
+    Ok(Endpoint {
+        network: definition.name.clone(),
+        network_id: definition.id.clone(),
+        subnet: definition.subnet,
+        gateway: definition.gateway,
+        internal: definition.internal,
+        address,
+        slot,
+    })
+}
+
+/// Fails if the network was removed, or another one has its name. Hold its lock.
+fn still_there(network: &Network) -> Result<()> {
+    let now = network.dir().info::<crate::Definition>().map_err(Error::store("read a network"))?;
+    if now.is_some_and(|now| now.id == network.id()) {
+        return Ok(());
+    }
+    Err(Error::NotFound { name: network.name().to_owned() })
+}
+
+fn leave_on(host: &str, network: &Network, id: &str) -> Result<()> {
+    let _lock = network.dir().lock().map_err(Error::store("lock a network"))?;
+    if still_there(network).is_ok() {
+        let mut file = read(network, host)?;
+        let count = file.members.len();
+        file.members.retain(|entry| entry.id != id);
+        if file.members.len() < count {
+            write(network, host, &file)?;
+        }
+    }
+    change_slots(network.dir().store(), host, |slots| slots.leave(id, network.id()))
+}
+
+/// Frees the slots that containers of this host have because of a network. Hold its lock.
+pub(crate) fn forget_network(network: &Network) -> Result<()> {
+    change_slots(network.dir().store(), &host(), |slots| slots.forget(network.id()))
+}
+
+/// Changes the slots of a host under their lock.
+fn change_slots<T>(store: &Store, host: &str, change: impl FnOnce(&mut Slots) -> T) -> Result<T> {
+    let (networks, name) = (store.networks(), format!("slots-{host}{SUFFIX}"));
+    let _lock = networks.lock_file(&name).map_err(Error::store("lock the slots"))?;
+    let read = networks.read(&name).map_err(Error::store("read the slots"))?;
+    let before: Slots = read.unwrap_or_default();
+    let mut slots = Slots { taken: before.taken.clone() };
+    let answer = change(&mut slots);
+    if slots.taken != before.taken {
+        networks.write(&name, &slots).map_err(Error::store("write the slots"))?;
+    }
+    Ok(answer)
+}
+
+impl Slots {
+    /// The slot of a container that is in one more network.
+    fn take(&mut self, id: &str, network: &str, is_alive: &IsAlive<'_>) -> Result<u32> {
+        self.taken.retain(|slot| slot.id == id || is_alive(&slot.id));
+        if let Some(slot) = self.taken.iter_mut().find(|slot| slot.id == id) {
+            slot.networks.insert(network.to_owned());
+            return Ok(slot.number);
+        }
+        let taken: BTreeSet<u32> = self.taken.iter().map(|slot| slot.number).collect();
+        let free = (0..SLOTS).find(|number| !taken.contains(number));
+        let number = free.ok_or(Error::NoSlot { limit: SLOTS })?;
+        self.taken.push(Slot { number, id: id.to_owned(), networks: [network.to_owned()].into() });
+        Ok(number)
+    }
+
+    /// A container is in one network less.
+    fn leave(&mut self, id: &str, network: &str) {
+        for slot in self.taken.iter_mut().filter(|slot| slot.id == id) {
+            slot.networks.remove(network);
+        }
+        self.taken.retain(|slot| !slot.networks.is_empty());
+    }
+
+    /// A network is gone.
+    fn forget(&mut self, network: &str) {
+        for slot in &mut self.taken {
+            slot.networks.remove(network);
+        }
+        self.taken.retain(|slot| !slot.networks.is_empty());
+    }
+}
+
+#[cfg(test)]
+#[path = "members_tests.rs"]
+mod tests;

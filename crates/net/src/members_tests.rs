@@ -1,0 +1,214 @@
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use store::Options;
+
+use super::*;
+use crate::{Networks, Request};
+
+struct World {
+    _directory: tempfile::TempDir,
+    store: Store,
+}
+
+impl World {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { create: true, ..Options::default() };
+        let store = Store::open(directory.path(), options).unwrap();
+        Self { _directory: directory, store }
+    }
+
+    fn network(&self, name: &str, subnet: &str) -> Network {
+        let subnet = Some(subnet.parse().unwrap());
+        let request = Request { name: name.into(), subnet, ..Request::default() };
+        Networks::of(&self.store).create(request, &[]).unwrap()
+    }
+}
+
+fn member(name: &str) -> Member {
+    Member { id: name.to_owned(), name: name.to_owned(), ..Member::default() }
+}
+
+fn all(_: &str) -> bool {
+    true
+}
+
+#[test]
+fn members_get_addresses_and_slots() {
+    let world = World::new();
+    let (lab, other) = (world.network("lab", "10.1.0.0/24"), world.network("other", "10.2.0.0/24"));
+    let a = join(&lab, &member("a"), &all).unwrap();
+    assert_eq!((a.address, a.slot), (Ipv4Addr::new(10, 1, 0, 2), 0));
+    assert_eq!((a.network.as_str(), a.gateway), ("lab", Ipv4Addr::new(10, 1, 0, 1)));
+    assert_eq!((a.network_id.as_str(), a.subnet), (lab.id(), lab.definition().subnet));
+    let b = join(&other, &member("b"), &all).unwrap();
+    assert_eq!((b.address, b.slot), (Ipv4Addr::new(10, 2, 0, 2), 1), "one table for all networks");
+    let both = join(&other, &Member { aliases: vec!["x".into()], ..member("a") }, &all).unwrap();
+    assert_eq!((both.address, both.slot), (Ipv4Addr::new(10, 2, 0, 3), 0));
+    let listed = list(&other).unwrap();
+    let names: Vec<&str> = listed.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!((names, &listed[1].aliases[..]), (vec!["b", "a"], &["x".to_owned()][..]));
+    assert!(listed.iter().all(|entry| entry.since > 1_000_000_000));
+    // It keeps its slot until it has left both.
+    leave(&lab, "a").unwrap();
+    assert_eq!(join(&lab, &member("c"), &all).unwrap().slot, 2);
+    leave(&other, "a").unwrap();
+    leave(&other, "a").unwrap();
+    assert_eq!(join(&lab, &member("d"), &all).unwrap().slot, 0);
+    assert_eq!(list(&other).unwrap().len(), 1);
+}
+
+#[test]
+fn who_is_in_a_network_keeps_the_address() {
+    let world = World::new();
+    let lab = world.network("lab", "10.1.0.0/24");
+    let first = join(&lab, &member("a"), &all).unwrap();
+    join(&lab, &member("b"), &all).unwrap();
+    // Also if it was not alive between its runs.
+    assert_eq!(join(&lab, &member("a"), &|id| id == "b").unwrap(), first);
+    let wish = Member { address: Some(Ipv4Addr::new(10, 1, 0, 77)), ..member("a") };
+    assert_eq!(join(&lab, &wish, &all).unwrap().address, Ipv4Addr::new(10, 1, 0, 77));
+    assert_eq!(list(&lab).unwrap().len(), 2);
+}
+
+#[test]
+fn wished_addresses() {
+    let world = World::new();
+    let lab = world.network("lab", "10.1.0.0/24");
+    let wish =
+        |name: &str, last| Member { address: Some(Ipv4Addr::new(10, 1, 0, last)), ..member(name) };
+    assert_eq!(join(&lab, &wish("a", 3), &all).unwrap().address, Ipv4Addr::new(10, 1, 0, 3));
+    let taken = join(&lab, &wish("b", 3), &all).unwrap_err();
+    assert_eq!(taken.to_string(), "address 10.1.0.3 of network lab is taken by a");
+    assert!(taken.hint().unwrap().starts_with("stop a"), "{taken}");
+    for bad in [0, 1, 255] {
+        let error = join(&lab, &wish("b", bad), &all).unwrap_err();
+        assert!(matches!(error, Error::BadAddress { .. }), "{error}");
+    }
+    // An address that was wished is skipped, and does not move the search.
+    assert_eq!(join(&lab, &member("c"), &all).unwrap().address, Ipv4Addr::new(10, 1, 0, 2));
+    assert_eq!(join(&lab, &member("d"), &all).unwrap().address, Ipv4Addr::new(10, 1, 0, 4));
+    // The holder is dead.
+    assert_eq!(join(&lab, &wish("b", 3), &|id| id != "a").unwrap().slot, 0);
+    let names: Vec<String> = list(&lab).unwrap().into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, ["c", "d", "b"]);
+}
+
+#[test]
+fn an_address_that_was_left_rests() {
+    let world = World::new();
+    let lab = world.network("lab", "10.1.0.0/29");
+    let address = |name: &str| join(&lab, &member(name), &all).unwrap().address.octets()[3];
+    assert_eq!((address("a"), address("b")), (2, 3));
+    leave(&lab, "a").unwrap();
+    assert_eq!((address("c"), address("d"), address("e")), (4, 5, 6));
+    assert_eq!(address("f"), 2);
+    let full = join(&lab, &member("g"), &all).unwrap_err();
+    assert_eq!(full.to_string(), "network lab has no free address left in 10.1.0.0/29");
+    // The refused one has no slot.
+    leave(&lab, "d").unwrap();
+    assert_eq!(join(&lab, &member("g"), &all).unwrap().slot, 2);
+}
+
+#[test]
+fn slots_are_limited() {
+    let taken = (1..SLOTS).map(|number| Slot {
+        number,
+        id: format!("c{number}"),
+        networks: ["n".to_owned()].into(),
+    });
+    let mut slots = Slots { taken: taken.collect() };
+    assert_eq!(slots.take("c0", "n", &all).unwrap(), 0);
+    let full = slots.take("more", "n", &all).unwrap_err();
+    assert!(matches!(full, Error::NoSlot { limit: SLOTS }), "{full}");
+    assert_eq!(slots.take("c7", "other", &all).unwrap(), 7);
+    assert_eq!(slots.take("more", "n", &|id| id != "c9").unwrap(), 9);
+}
+
+#[test]
+fn hosts_do_not_share_members() {
+    let world = World::new();
+    let lab = world.network("lab", "10.1.0.0/24");
+    let here = join(&lab, &member("a"), &all).unwrap();
+    let there = join_on("other-host", &lab, &member("b"), &all).unwrap();
+    assert_eq!((here.address, here.slot), (there.address, there.slot));
+    assert_eq!((list(&lab).unwrap().len(), on_all_hosts(&lab).unwrap().len()), (1, 2));
+    leave_on("other-host", &lab, "b").unwrap();
+    assert_eq!(on_all_hosts(&lab).unwrap().len(), 1);
+    assert!(!host().is_empty() && !host().contains('/'), "{}", host());
+}
+
+/// A power failure may leave the files empty: all containers are dead then.
+#[test]
+fn files_that_were_lost_are_written_anew() {
+    let world = World::new();
+    let lab = world.network("lab", "10.1.0.0/24");
+    join(&lab, &member("a"), &all).unwrap();
+    let file = lab.dir().join(&format!("members-{}.json", host()));
+    assert!(file.exists());
+    std::fs::write(&file, "").unwrap();
+    std::fs::write(file.with_file_name(format!("../slots-{}.json", host())), "").unwrap();
+    assert_eq!(join(&lab, &member("b"), &all).unwrap().slot, 0);
+    // What is there and is no JSON is damage.
+    std::fs::write(&file, "{").unwrap();
+    let damaged = join(&lab, &member("c"), &all).unwrap_err();
+    assert!(matches!(damaged, Error::Store { .. }), "{damaged}");
+}
+
+#[test]
+fn many_at_once() {
+    let world = World::new();
+    let networks = [world.network("a", "10.1.0.0/24"), world.network("b", "10.2.0.0/24")];
+    let seen = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for number in 0..10 {
+            let (networks, seen) = (&networks, &seen);
+            scope.spawn(move || {
+                let member = member(&format!("c{number}"));
+                for network in networks {
+                    let endpoint = join(network, &member, &all).unwrap();
+                    seen.lock().unwrap().push((number, endpoint.address, endpoint.slot));
+                    if number % 3 == 0 {
+                        leave(network, &member.id).unwrap();
+                        join(network, &member, &all).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    for network in &networks {
+        let entries = list(network).unwrap();
+        let addresses: HashSet<_> = entries.iter().map(|entry| entry.address).collect();
+        let slots: HashSet<_> = entries.iter().map(|entry| entry.slot).collect();
+        assert_eq!((entries.len(), addresses.len(), slots.len()), (10, 10, 10));
+    }
+    let of = |network: &Network, id: &str| {
+        list(network).unwrap().into_iter().find(|entry| entry.id == id).unwrap().slot
+    };
+    assert!((1..10).filter(|n| n % 3 != 0).all(|n| {
+        let id = format!("c{n}");
+        of(&networks[0], &id) == of(&networks[1], &id)
+    }));
+    assert_eq!(seen.lock().unwrap().len(), 20);
+}
+
+/// A program of a later version has made the network.
+#[test]
+fn networks_of_other_scopes_are_left_alone() {
+    let world = World::new();
+    let lab = world.network("lab", "10.1.0.0/24");
+    let file = lab.dir().join("network.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("\"host\"", "\"cluster\"")).unwrap();
+    let networks = Networks::of(&world.store);
+    let later = networks.find("lab").unwrap();
+    let refused = join(&later, &member("a"), &all).unwrap_err();
+    assert!(matches!(&refused, Error::Scope { scope } if scope == "cluster"), "{refused}");
+    assert!(crate::removal::prune(&world.store, &|_| true, &|_| false).unwrap().is_empty());
+    // Its addresses count.
+    let subnet = Some("10.1.0.0/16".parse().unwrap());
+    let request = Request { name: "b".into(), subnet, ..Request::default() };
+    assert!(matches!(networks.create(request, &[]), Err(Error::Overlaps { .. })));
+    assert!(crate::removal::remove(&world.store, &later, &|_| false).unwrap());
+}
