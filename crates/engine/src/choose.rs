@@ -157,7 +157,11 @@ fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result
     let asked = &config.namespaces;
     let private =
         |mode: &NamespaceMode| !matches!(mode, NamespaceMode::Default | NamespaceMode::Host);
-    let own_network = !matches!(config.network.mode, NetworkMode::Default | NetworkMode::Host);
+    // Whether an engine can have networks with names is decided where the plan is computed.
+    let named = matches!(config.network.mode, NetworkMode::Named(_));
+    let own_network =
+        !named && !matches!(config.network.mode, NetworkMode::Default | NetworkMode::Host);
+    let publishes = !named && !config.network.published().is_empty();
     let limited = config.limits.memory.is_some()
         || config.limits.cpus.is_some()
         || config.limits.pids.is_some();
@@ -171,7 +175,7 @@ fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result
         ("--uts", private(&asked.uts), |caps| caps.namespaces),
         ("--cgroupns", private(&asked.cgroup), |caps| caps.namespaces),
         ("--join", config.join.is_some(), |caps| caps.namespaces),
-        ("--publish", !config.network.published().is_empty(), |caps| caps.network),
+        ("--publish", publishes, |caps| caps.network),
         ("--network", own_network, |caps| caps.network),
         ("--read-only", config.read_only, |caps| caps.read_only),
         (

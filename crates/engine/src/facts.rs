@@ -148,7 +148,10 @@ impl Facts {
         let private = match config.network.mode {
             NetworkMode::Private => true,
             NetworkMode::Default => config.security.isolate,
-            NetworkMode::Host | NetworkMode::None | NetworkMode::Container(_) => false,
+            NetworkMode::Host
+            | NetworkMode::None
+            | NetworkMode::Container(_)
+            | NetworkMode::Named(_) => false,
         };
         if private {
             facts.pasta = host.programs.find("pasta");

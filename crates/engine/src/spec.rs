@@ -285,6 +285,8 @@ pub enum NetworkMode {
     Private,
     /// That of another running container.
     Container(String),
+    /// A network with this name, and those of [`NetworkSpec::networks`].
+    Named(String),
 }
 
 impl From<NetworkMode> for String {
@@ -295,6 +297,7 @@ impl From<NetworkMode> for String {
             NetworkMode::None => "none".into(),
             NetworkMode::Private => "private".into(),
             NetworkMode::Container(name) => format!("container:{name}"),
+            NetworkMode::Named(name) => name,
         }
     }
 }
@@ -317,14 +320,22 @@ impl std::str::FromStr for NetworkMode {
             "private" | "bridge" | "pasta" | "slirp4netns" => Self::Private,
             other => match other.strip_prefix("container:") {
                 Some(name) if !name.is_empty() => Self::Container(name.into()),
+                None if is_network_name(other) => Self::Named(other.into()),
                 _ => {
                     return Err(format!(
-                        "'{other}' is none of host, none, private, container:NAME"
+                        "'{other}' is none of host, none, private, container:NAME, and not the \
+                         name of a network"
                     ));
                 }
             },
         })
     }
+}
+
+/// Whether a network may have this name by Docker's rule, `[a-zA-Z0-9][a-zA-Z0-9_.-]*`.
+fn is_network_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.bytes().all(is_plain)
 }
 
 /// Network and published ports.
@@ -335,6 +346,22 @@ pub struct NetworkSpec {
     pub mode: NetworkMode,
     /// `-p`.
     pub publish: Vec<Publish>,
+    /// The networks with names in which the container is. With [`NetworkMode::Named`] the first of
+    /// them is the mode's; with all other modes there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<Membership>,
+}
+
+/// A container's place in a network with a name.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Membership {
+    /// The network's name.
+    pub name: String,
+    /// Names of the container in this network, beside its own.
+    pub aliases: Vec<String>,
+    /// The address that it wishes there; `None` for a free one.
+    pub address: Option<std::net::Ipv4Addr>,
 }
 
 impl NetworkSpec {
@@ -342,7 +369,8 @@ impl NetworkSpec {
     /// was asked for.
     #[must_use]
     pub fn published(&self) -> &[Publish] {
-        if self.mode == NetworkMode::Private { &self.publish } else { &[] }
+        let own = matches!(self.mode, NetworkMode::Private | NetworkMode::Named(_));
+        if own { &self.publish } else { &[] }
     }
 }
 
@@ -576,4 +604,47 @@ pub enum Reach {
     Kernel,
     /// Every machine that has the file system.
     Hosts,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_as_text() {
+        for (text, mode) in [
+            ("host", NetworkMode::Host),
+            ("bridge", NetworkMode::Private),
+            ("container:db", NetworkMode::Container("db".into())),
+            ("lab", NetworkMode::Named("lab".into())),
+            ("my_net-1.x", NetworkMode::Named("my_net-1.x".into())),
+        ] {
+            assert_eq!(text.parse::<NetworkMode>(), Ok(mode), "{text}");
+        }
+        assert_eq!(String::from(NetworkMode::Named("lab".into())), "lab");
+        for bad in ["container:", "-lab", "a/b", "a b", "ns:/proc/1", "name=lab", "\u{fc}"] {
+            assert!(bad.parse::<NetworkMode>().is_err(), "{bad}");
+        }
+    }
+
+    /// Records of programs that know no networks with names, and records for them.
+    #[test]
+    fn the_form_on_disk() {
+        let old = r#"{"mode":"private","publish":[]}"#;
+        let read: NetworkSpec = serde_json::from_str(old).unwrap();
+        assert_eq!((&read.mode, read.networks.len()), (&NetworkMode::Private, 0));
+        assert_eq!(serde_json::to_string(&read).unwrap(), old);
+        let named = NetworkSpec {
+            mode: NetworkMode::Named("lab".into()),
+            networks: vec![Membership {
+                name: "lab".into(),
+                aliases: vec!["db".into()],
+                address: Some(std::net::Ipv4Addr::new(100, 80, 0, 7)),
+            }],
+            ..NetworkSpec::default()
+        };
+        let text = serde_json::to_string(&named).unwrap();
+        assert!(text.contains(r#""mode":"lab""#) && text.contains(r#""100.80.0.7""#), "{text}");
+        assert_eq!(serde_json::from_str::<NetworkSpec>(&text).unwrap(), named);
+    }
 }

@@ -138,7 +138,7 @@ fn network_of(
         }
         mode => mode.clone().unwrap_or_default(),
     };
-    Ok(NetworkSpec { mode, publish })
+    Ok(NetworkSpec { mode, publish, networks: Vec::new() })
 }
 
 fn of_another(flag: &str) -> Error {

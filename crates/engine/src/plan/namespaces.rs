@@ -133,6 +133,13 @@ impl Chosen<'_> {
                 self.namespaces.net = self.shared(name, Kinds::NET)?;
                 Network::Inherit
             }
+            NetworkMode::Named(name) => {
+                return Err(Error::Invalid {
+                    what: "--network".into(),
+                    value: name.clone(),
+                    why: "networks with names are not supported here yet".into(),
+                });
+            }
             NetworkMode::Default | NetworkMode::Host => Network::Inherit,
         };
         if !config.network.publish.is_empty() && !matches!(network, Network::Helper { .. }) {

@@ -284,7 +284,7 @@ fn settings_of_the_kernel_need_namespaces() {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
     let of = |mode, strict| {
-        let network = NetworkSpec { mode, publish: Vec::new() };
+        let network = NetworkSpec { mode, ..NetworkSpec::default() };
         let config = ContainerConfig { sysctls: sysctls.clone(), network, strict, ..config() };
         planned(&config, &facts(), &Overrides::default())
     };
