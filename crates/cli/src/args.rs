@@ -5,6 +5,7 @@ pub(crate) mod archives;
 pub(crate) mod containers;
 pub(crate) mod global;
 pub(crate) mod images;
+pub(crate) mod networks;
 pub(crate) mod request;
 pub(crate) mod run;
 pub(crate) mod system;

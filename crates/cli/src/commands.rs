@@ -23,6 +23,7 @@ pub(crate) mod manifest;
 pub(crate) mod migrate;
 pub(crate) mod mkrepo;
 pub(crate) mod names;
+pub(crate) mod network;
 pub(crate) mod pause;
 pub(crate) mod port;
 pub(crate) mod protect;

@@ -85,6 +85,8 @@ pub enum Error {
     Oci(Box<oci::Error>),
     /// A registry or an image archive.
     Registry(Box<registry::Error>),
+    /// A network with a name.
+    Net(Box<net::Error>),
     /// A layer or a tree.
     Rootfs(Box<rootfs::Error>),
     /// The store.
@@ -175,6 +177,7 @@ impl Error {
             Self::During { source, .. } => source.kind(),
             Self::Engine(error) => of_engine(error),
             Self::Supervise(error) => of_supervise(error),
+            Self::Net(error) => of_net(error),
             Self::Registry(error) => of_registry(error),
             Self::Store(error) => of_store(error),
         }
@@ -220,6 +223,7 @@ impl Error {
             Self::Engine(error) => error.hint(),
             Self::Supervise(error) => error.hint(),
             Self::Host(error) => error.hint(),
+            Self::Net(error) => error.hint(),
             Self::Oci(error) => error.hint(),
             Self::Registry(error) => error.hint(),
             Self::Rootfs(error) => error.hint(),
@@ -255,6 +259,7 @@ impl Error {
             Self::Engine(error) => &**error,
             Self::Supervise(error) => &**error,
             Self::Host(error) => &**error,
+            Self::Net(error) => &**error,
             Self::Oci(error) => &**error,
             Self::Registry(error) => &**error,
             Self::Rootfs(error) => &**error,
@@ -350,6 +355,30 @@ fn of_supervise(error: &engine::supervise::Error) -> Kind {
     }
 }
 
+fn of_net(error: &net::Error) -> Kind {
+    use net::Error as E;
+    match error {
+        E::NotFound { .. } => Kind::NotFound,
+        E::Exists { .. }
+        | E::InUse { .. }
+        | E::Overlaps { .. }
+        | E::Routed { .. }
+        | E::Taken { .. }
+        | E::Full { .. }
+        | E::NoSubnet { .. }
+        | E::NoSlot { .. } => Kind::Conflict,
+        E::BadName { .. }
+        | E::Ambiguous { .. }
+        | E::BadSubnet { .. }
+        | E::BadGateway { .. }
+        | E::BadRange { .. }
+        | E::BadAddress { .. } => Kind::Invalid,
+        E::Scope { .. } => Kind::Unsupported,
+        E::Store { source, .. } => of_store(source),
+        _ => Kind::Failed,
+    }
+}
+
 fn of_registry(error: &registry::Error) -> Kind {
     match error {
         registry::Error::NotFound { .. } => Kind::NotFound,
@@ -398,6 +427,7 @@ from_library! {
     engine::Error => Engine,
     engine::supervise::Error => Supervise,
     host::Error => Host,
+    net::Error => Net,
     oci::Error => Oci,
     registry::Error => Registry,
     rootfs::Error => Rootfs,

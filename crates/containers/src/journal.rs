@@ -1,4 +1,4 @@
-//! The events of containers, images and volumes, in the form of Docker's `events`
+//! The events of containers, images, networks and volumes, in the form of Docker's `events`
 //! (Docker Engine API, `GET /events`).
 //!
 //! Operations tell what they did ([`tell`]), supervisors what became of a program
@@ -20,7 +20,8 @@ use crate::session::Session;
 use crate::time;
 
 /// The filters of a request for events.
-pub const FILTERS: &[&str] = &["container", "event", "image", "label", "scope", "type", "volume"];
+pub const FILTERS: &[&str] =
+    &["container", "event", "image", "label", "network", "scope", "type", "volume"];
 
 /// The scope of all events, and the driver of all volumes.
 const LOCAL: &str = "local";
@@ -35,6 +36,8 @@ pub enum Kind {
     Container,
     /// An image; the id is its digest, or its name for what concerns a name.
     Image,
+    /// A network with a name.
+    Network,
     /// A volume; the id is its name.
     Volume,
 }
@@ -45,6 +48,7 @@ impl Kind {
         match self {
             Self::Container => "container",
             Self::Image => "image",
+            Self::Network => "network",
             Self::Volume => "volume",
         }
     }
@@ -92,7 +96,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// An image.
+    /// An image, or a network.
     pub fn named(id: impl Into<String>, name: &str) -> Self {
         let attributes = [("name".to_owned(), name.to_owned())].into();
         Self { id: id.into(), attributes }
@@ -114,7 +118,7 @@ impl Actor {
 
 impl Entry {
     fn new(kind: Kind, action: &str, actor: Actor, at: Timestamp) -> Self {
-        let is_short = kind != Kind::Volume;
+        let is_short = matches!(kind, Kind::Container | Kind::Image);
         Self {
             status: is_short.then(|| action.to_owned()),
             id: is_short.then(|| actor.id.clone()),
@@ -147,6 +151,7 @@ impl Entry {
         // The action of `exec` has its command behind a colon.
         let action = self.action.split(':').next().unwrap_or_default();
         filters.any("container", |wanted| is_actor(Kind::Container, wanted))
+            && filters.any("network", |wanted| is_actor(Kind::Network, wanted))
             && filters.any("volume", |wanted| is_actor(Kind::Volume, wanted))
             && filters.any("image", is_image)
             && filters.any("event", |wanted| wanted == action || wanted == self.action)
@@ -328,6 +333,10 @@ mod tests {
         ] {
             assert!(!exec.matches(&of(not)), "{not:?}");
         }
+        let made = entry(Kind::Network, "create", "ab12", &[("name", "lab"), ("type", "bridge")]);
+        assert!(made.matches(&of(&["network=lab", "type=network", "event=create"])));
+        assert!(made.matches(&of(&["network=ab"])) && !made.matches(&of(&["network=la"])));
+        assert!(!made.matches(&of(&["container=lab"])) && made.status.is_none());
         let pulled = entry(Kind::Image, "pull", "deb:1", &[("name", "deb")]);
         assert!(pulled.matches(&of(&["image=deb", "type=image"])));
         assert!(!pulled.matches(&of(&["container=deb"])));

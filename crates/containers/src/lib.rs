@@ -17,6 +17,7 @@
 //! | [`request`] | requests as plain data, and readers of Docker's text forms |
 //! | [`container`] | the life of containers |
 //! | [`images`] | finding, pulling, listing, importing, loading, saving, naming, removing images |
+//! | [`networks`] | making, listing, removing networks with names, and containers' places in them |
 //! | [`volumes`] | making, listing, removing volumes |
 //! | [`storage`] | what the store takes, what nothing uses, what is damaged |
 //! | [`protect`] | keeping containers and images from being removed |
@@ -56,6 +57,7 @@ pub mod filter;
 pub mod images;
 pub mod info;
 pub mod journal;
+pub mod networks;
 pub mod path;
 pub mod protect;
 pub mod protection;

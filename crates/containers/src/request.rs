@@ -10,6 +10,7 @@ pub mod gpus;
 pub mod ineffective;
 pub mod limits;
 pub mod mounts;
+pub mod networks;
 pub mod options;
 pub mod ports;
 
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use engine::spec::{
-    DeviceSpec, DnsSpec, Limits, NamespaceMode, NetworkMode, Publish, RestartPolicy, SeccompChoice,
+    DeviceSpec, DnsSpec, Limits, NamespaceMode, Publish, RestartPolicy, SeccompChoice,
     UserNamespace,
 };
 use oci::Platform;
@@ -26,6 +27,7 @@ use crate::config::PullPolicy;
 use environment::Change;
 use gpus::GpuRequest;
 use mounts::MountRequest;
+use networks::Networks;
 
 /// A container that is to be made, or a run of one that exists.
 #[derive(Debug, Clone, Default)]
@@ -162,8 +164,8 @@ pub struct VolumesFrom {
 /// Names and addresses.
 #[derive(Debug, Clone, Default)]
 pub struct NetworkRequest {
-    /// The network; `None` for the default.
-    pub mode: Option<NetworkMode>,
+    /// The network, or those with names.
+    pub networks: Networks,
     /// Published ports.
     pub publish: Vec<Publish>,
     /// Host name in the container.

@@ -172,7 +172,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::BadName { .. } => {
-                "a name begins with a letter or digit, and has letters, digits, '_', '.' and '-'"
+                "choose another one: letters, digits, '_', '.' and '-', first a letter or digit"
                     .into()
             }
             Self::Scope { .. } => "there is the scope host: containers of one machine meet".into(),

@@ -115,7 +115,7 @@ pub(crate) struct InspectArgs {
     /// Output: json or a Go template
     #[arg(short, long, value_name = "FORMAT")]
     pub format: Option<String>,
-    /// What the name means: container, image or volume
+    /// What the name means: container, image, network or volume
     #[arg(long, value_name = "TYPE")]
     pub r#type: Option<String>,
     /// Show the container's size
@@ -124,7 +124,7 @@ pub(crate) struct InspectArgs {
     /// Print only the path of the container's tree (udocker)
     #[arg(short = 'p', long)]
     pub root_path: bool,
-    /// Containers, images or volumes
+    /// Containers, images, networks or volumes
     #[arg(value_name = "NAME|ID", required = true)]
     pub names: Vec<String>,
 }

@@ -12,7 +12,7 @@ use containers::request::gpus::GpuRequest;
 use containers::request::{
     ContainerRequest, FileRequest, ImageRequest, LogRequest, NetworkRequest, ProcessRequest,
     RecordRequest, RegistryRequest, SecurityRequest, command_line, environment, limits, mounts,
-    options, ports,
+    networks, options, ports,
 };
 use engine::spec::{DnsSpec, Limits};
 
@@ -228,14 +228,23 @@ fn files(
 }
 
 fn network(flags: &NetworkFlags) -> Result<NetworkRequest, Report> {
-    let NetworkFlags { network, publish, expose, hostname, add_host, dns, dns_search, dns_option } =
-        flags;
-    let mode = network.as_deref().map(|text| options::mode("--network", text)).transpose()?;
+    let NetworkFlags {
+        network,
+        network_alias,
+        ip,
+        publish,
+        expose,
+        hostname,
+        add_host,
+        dns,
+        dns_search,
+        dns_option,
+    } = flags;
     let hosts = add_host.iter().map(|text| options::add_host(text));
     let exposed = expose.iter().map(|text| options::expose(text));
     let published = publish.iter().map(|text| ports::parse(text));
     Ok(NetworkRequest {
-        mode,
+        networks: networks::parse(network, network_alias, ip.as_deref())?,
         publish: published.collect::<containers::Result<_>>()?,
         hostname: hostname.clone(),
         hosts: hosts.collect::<containers::Result<_>>()?,

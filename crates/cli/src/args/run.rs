@@ -104,9 +104,16 @@ pub(crate) struct FileFlags {
 #[derive(clap::Args, Debug, Default, Clone)]
 #[command(next_help_heading = "Network")]
 pub(crate) struct NetworkFlags {
-    /// Network: host, none or private
-    #[arg(long, visible_alias = "net", value_name = "MODE")]
-    pub network: Option<String>,
+    /// Network: host, none, private, or one with a name (several times; also as
+    /// name=NETWORK,alias=NAME,ip=ADDRESS)
+    #[arg(long, visible_alias = "net", value_name = "NETWORK")]
+    pub network: Vec<String>,
+    /// Further name of the container in the first network
+    #[arg(long, value_name = "NAME")]
+    pub network_alias: Vec<String>,
+    /// Address of the container in the first network
+    #[arg(long, value_name = "ADDRESS")]
+    pub ip: Option<String>,
     /// Publish a port of the container: [[IP:]HOST:]CONTAINER[/PROTOCOL]
     #[arg(short, long, value_name = "[[IP:]HOST:]CONTAINER[/PROTO]")]
     pub publish: Vec<String>,

@@ -1,4 +1,4 @@
-//! `inspect`: containers, images and volumes as Docker's JSON.
+//! `inspect`: containers, images, networks and volumes as Docker's JSON.
 
 use serde_json::Value;
 
@@ -17,6 +17,7 @@ enum Kind {
     Image,
     /// The index of an image.
     Index,
+    Network,
     Volume,
 }
 
@@ -26,10 +27,11 @@ pub(crate) fn run(context: &Context, args: &InspectArgs) -> Result<Exit, Report>
         None | Some("") => Kind::Any,
         Some("container") => Kind::Container,
         Some("image") => Kind::Image,
+        Some("network") => Kind::Network,
         Some("volume") => Kind::Volume,
         Some(other) => {
             return Err(Report::usage(format!("--type '{other}' is not known"))
-                .hint("there are container, image and volume"));
+                .hint("there are container, image, network and volume"));
         }
     };
     show(context, args, kind)
@@ -110,15 +112,22 @@ fn describe(context: &Context, name: &str, kind: Kind, size: bool) -> Result<Val
         let driver = root_form::driver(context.session()?, context.store()?);
         return Ok(containers::images::inspect::describe(&image, driver)?);
     }
+    // As in Docker, a network comes before a volume of the same name.
+    if matches!(kind, Kind::Any | Kind::Network)
+        && let Some(value) = containers::networks::inspect_some(context.session()?, name)?
+    {
+        return Ok(value);
+    }
     if matches!(kind, Kind::Any | Kind::Volume)
         && let Some(volume) = context.store()?.volumes().get(name).ok().flatten()
     {
         return Ok(containers::volumes::describe(&volume)?);
     }
     let what = match kind {
-        Kind::Any => "container, image or volume",
+        Kind::Any => "container, image, network or volume",
         Kind::Container => "container",
         Kind::Image | Kind::Index => "image",
+        Kind::Network => "network",
         Kind::Volume => "volume",
     };
     Err(Report::new(format!("there is no {what} '{name}'")).exit(Exit(1)))

@@ -5,6 +5,7 @@ use store::Freed;
 
 use crate::args::containers::ContainerPruneArgs;
 use crate::args::images::ImagePruneArgs;
+use crate::args::networks::NetworkPruneArgs;
 use crate::args::system::{PruneArgs, VolumePruneArgs};
 use crate::context::Context;
 use crate::output::{self, size};
@@ -17,11 +18,13 @@ pub(crate) fn all(context: &Context, args: &PruneArgs) -> Result<Exit, Report> {
     let images =
         if args.all { "all images without a container" } else { "all images without a name" };
     let volumes = if args.volumes { ", unnamed volumes without a container" } else { "" };
-    sure(args.force, &format!("all stopped containers, {images}{volumes}, and leftovers"))?;
+    let what = "all stopped containers, networks without a container";
+    sure(args.force, &format!("{what}, {images}{volumes}, and leftovers"))?;
     let mut total = Freed::default();
     let session = context.session()?;
     prune::check(session)?;
     add(&mut total, "Deleted Containers:", &prune::containers(session, &filters)?)?;
+    list("Deleted Networks:", &prune::networks(session, &filters)?)?;
     if args.volumes {
         add(&mut total, "Deleted Volumes:", &prune::volumes(session, false, &filters)?)?;
     }
@@ -60,6 +63,14 @@ pub(crate) fn volumes(context: &Context, args: &VolumePruneArgs) -> Result<Exit,
     end(&total)
 }
 
+/// `network prune`.
+pub(crate) fn networks(context: &Context, args: &NetworkPruneArgs) -> Result<Exit, Report> {
+    let filters = prune::filters(&args.filter)?;
+    sure(args.force, "all networks in which no container is")?;
+    list("Deleted Networks:", &prune::networks(context.session()?, &filters)?)?;
+    Ok(Exit::OK)
+}
+
 fn sure(force: bool, what: &str) -> Result<(), Report> {
     if force || prompt::sure(&format!("This removes {what}. Go on?"))? {
         return Ok(());
@@ -68,11 +79,16 @@ fn sure(force: bool, what: &str) -> Result<(), Report> {
 }
 
 fn add(total: &mut Freed, heading: &str, freed: &Freed) -> Result<(), Report> {
-    if !freed.items.is_empty() {
-        output::print(&format!("{heading}\n{}\n\n", freed.items.join("\n")))?;
-    }
+    list(heading, &freed.items)?;
     total.bytes += freed.bytes;
     total.deferred |= freed.deferred;
+    Ok(())
+}
+
+fn list(heading: &str, items: &[String]) -> Result<(), Report> {
+    if !items.is_empty() {
+        output::print(&format!("{heading}\n{}\n\n", items.join("\n")))?;
+    }
     Ok(())
 }
 

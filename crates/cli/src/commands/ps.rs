@@ -121,9 +121,12 @@ pub(crate) fn run(context: &Context, args: &PsArgs) -> Result<Exit, Report> {
     Ok(Exit::OK)
 }
 
+/// What filters mean by the names of other objects.
 struct Bounds {
     before: Option<String>,
     since: Option<String>,
+    /// The names of networks that are wanted by their ids.
+    networks: Vec<String>,
 }
 
 impl Bounds {
@@ -136,7 +139,11 @@ impl Bounds {
                 }
             }
         };
-        Ok(Self { before: created("before")?, since: created("since")? })
+        let session = context.session()?;
+        let network = |wanted: &str| containers::networks::named_by_id(session, wanted);
+        let found = filters.of("network").map(network);
+        let networks = found.filter_map(Result::transpose).collect::<containers::Result<_>>()?;
+        Ok(Self { before: created("before")?, since: created("since")?, networks })
     }
 }
 
@@ -163,14 +170,31 @@ fn matches(context: &Context, seen: &Listed, filters: &Filters, bounds: &Bounds)
                     || mount.source.to_str() == Some(wanted)
             })
         })
-        && filters.any("network", |wanted| {
-            wanted.parse().is_ok_and(|wanted| network_of(config) == resolved(wanted))
+        && filters.any("network", |wanted| match wanted.parse() {
+            Ok(NetworkMode::Named(name)) => {
+                let names = config.network.networks.iter().map(|one| &one.name);
+                let mut names = names.filter(|own| **own == name || bounds.networks.contains(*own));
+                names.next().is_some()
+            }
+            Ok(wanted) => network_of(config) == resolved(wanted),
+            Err(_) => false,
         })
         // No health checks are run.
         && filters.any("health", |wanted| wanted == "none")
         && filters.labels(&config.labels)
         && bounds.before.as_ref().is_none_or(|before| config.created < *before)
         && bounds.since.as_ref().is_none_or(|since| config.created > *since)
+}
+
+/// The networks of a container, as they are shown.
+fn networks(glance: &Glance) -> String {
+    match network_of(glance) {
+        NetworkMode::Named(_) => {
+            let names = glance.network.networks.iter().map(|one| one.name.as_str());
+            names.collect::<Vec<_>>().join(",")
+        }
+        mode => String::from(mode),
+    }
 }
 
 /// The network of a container.
@@ -288,7 +312,7 @@ fn row(
                 labels.collect::<Vec<_>>().join(",")
             }
             "Mounts" => config.mounts.iter().map(mount_title).collect::<Vec<_>>().join(","),
-            "Networks" => String::from(network_of(config)),
+            "Networks" => networks(config),
             "Host" => seen.host.clone(),
             _ => config.exec_mode.clone().unwrap_or_default(),
         };

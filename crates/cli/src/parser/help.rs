@@ -74,12 +74,12 @@ pub(super) fn overview() -> String {
     for (section, heading) in Section::SHOWN {
         let _ = write!(out, "\n{heading}:\n");
         for command in COMMANDS.iter().filter(|command| command.section == section) {
-            let _ = writeln!(out, "  {:<17} {}", command.path, command.about);
+            let _ = writeln!(out, "  {:<19} {}", command.path, command.about);
         }
     }
     out.push_str("\nGroups:\n");
     for (name, about) in GROUPS {
-        let _ = writeln!(out, "  {name:<17} {about}");
+        let _ = writeln!(out, "  {name:<19} {about}");
     }
     let mut root = root().help_template("{options}");
     let _ = write!(out, "\nOptions:\n{}\n", root.render_help().to_string().trim_end());
@@ -91,8 +91,10 @@ pub(super) fn overview() -> String {
 pub(super) fn group(name: &str) -> String {
     let about = GROUPS.iter().find(|(known, _)| *known == name).map_or("", |(_, about)| *about);
     let mut out = format!("{about}\n\nUsage: coracle {name} COMMAND [ARG...]\n\nCommands:\n");
+    let longest = table::group_names(name).map(str::len).max().unwrap_or(0);
+    let width = (longest + 1).max(10);
     for (word, command) in table::group_commands(name) {
-        let _ = writeln!(out, "  {word:<10} {}", command.about);
+        let _ = writeln!(out, "  {word:<width$} {}", command.about);
     }
     out
 }

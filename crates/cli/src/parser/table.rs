@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Args, FromArgMatches};
 
 use super::completion;
-use crate::args::{archives, containers, images, run, system};
+use crate::args::{archives, containers, images, networks, run, system};
 use crate::commands;
 use crate::context::Context;
 use crate::report::{Exit, Report};
@@ -16,6 +16,7 @@ pub(crate) enum Section {
     Images,
     Registries,
     Archives,
+    Networks,
     Space,
     Coracle,
     /// Not listed.
@@ -23,12 +24,13 @@ pub(crate) enum Section {
 }
 
 impl Section {
-    pub(crate) const SHOWN: [(Self, &'static str); 7] = [
+    pub(crate) const SHOWN: [(Self, &'static str); 8] = [
         (Self::Run, "Running"),
         (Self::Containers, "Containers"),
         (Self::Images, "Images"),
         (Self::Registries, "Registries"),
         (Self::Archives, "Archives and trees"),
+        (Self::Networks, "Networks"),
         (Self::Space, "Space and volumes"),
         (Self::Coracle, "Coracle"),
     ];
@@ -68,6 +70,7 @@ pub(crate) const GROUPS: &[(&str, &str)] = &[
     ("image", "Images, under Docker's longer names"),
     ("migrate", "What other programs have made"),
     ("manifest", "Manifests in the store and in registries"),
+    ("network", "Networks with names"),
     ("system", "Space and facts"),
     ("volume", "Named volumes"),
 ];
@@ -88,7 +91,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
         "context",
         "there is one context, this host, and no daemon; 'ssh HOST coracle ...' for another host",
     ),
-    ("network", "there are no networks with names; see 'coracle run --network'"),
     ("compose", "there is no compose"),
     ("swarm", "there is no swarm"),
 ];
@@ -201,7 +203,7 @@ coracle ps --format 'table {{.Names}}\\t{{.Status}}'"),
     command!("rm" ["container rm", "container remove"], Containers, containers::RmArgs, commands::rm::run,
         "Remove containers"),
     command!("inspect", Containers, images::InspectArgs, commands::inspect::run,
-        "Show all that is known of containers, images or volumes",
+        "Show all that is known of containers, images, networks or volumes",
         examples: "coracle inspect -f '{{.State.Status}}' web
 coracle inspect -f '{{json .Config.Env}}' debian"),
     command!("top" ["container top"], Containers, containers::TopArgs, commands::top::run,
@@ -211,7 +213,7 @@ coracle inspect -f '{{json .Config.Env}}' debian"),
         examples: "coracle stats web
 coracle stats --no-stream --format '{{.Name}} {{.CPUPerc}} {{.MemUsage}}'"),
     command!("events" ["system events"], Containers, containers::EventsArgs, commands::events::run,
-        "Show what happens to containers, images and volumes",
+        "Show what happens to containers, images, networks and volumes",
         examples: "coracle events --filter event=die --format '{{.Actor.Attributes.name}}'
 coracle events --since 1h --until 0s"),
     command!("cp" ["container cp"], Containers, archives::CpArgs, commands::cp::run,
@@ -394,6 +396,58 @@ curl -L https://example.org/root.tar.zst | coracle import - my/tree"),
         "Write the tree of a container as tar"
     ),
     command!(
+        "network create",
+        Networks,
+        networks::NetworkCreateArgs,
+        commands::network::create,
+        "Make a network, in which containers reach each other by name",
+        examples: "coracle network create lab
+coracle network create --subnet 10.9.0.0/16 --ip-range 10.9.4.0/24 lab
+coracle create --network lab --network-alias db postgres"
+    ),
+    command!(
+        "network ls"["network list"],
+        Networks,
+        networks::NetworkLsArgs,
+        commands::network::list,
+        "List networks"
+    ),
+    command!(
+        "network inspect",
+        Networks,
+        networks::NetworkInspectArgs,
+        commands::network::inspect,
+        "Show all that is known of networks"
+    ),
+    command!(
+        "network connect",
+        Networks,
+        networks::NetworkConnectArgs,
+        commands::network::connect,
+        "Put a container that does not run into a network"
+    ),
+    command!(
+        "network disconnect",
+        Networks,
+        networks::NetworkDisconnectArgs,
+        commands::network::disconnect,
+        "Take a container that does not run out of a network"
+    ),
+    command!(
+        "network rm"["network remove"],
+        Networks,
+        networks::NetworkRmArgs,
+        commands::network::remove,
+        "Remove networks"
+    ),
+    command!(
+        "network prune",
+        Hidden,
+        networks::NetworkPruneArgs,
+        commands::prune::networks,
+        "Remove networks in which no container is"
+    ),
+    command!(
         "volume create",
         Space,
         system::VolumeCreateArgs,
@@ -434,7 +488,7 @@ curl -L https://example.org/root.tar.zst | coracle import - my/tree"),
         Space,
         system::PruneArgs,
         commands::prune::all,
-        "Remove what nothing needs: stopped containers, unnamed images, leftovers"
+        "Remove what nothing needs: stopped containers, networks, unnamed images, leftovers"
     ),
     command!(
         "doctor",

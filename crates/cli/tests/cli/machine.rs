@@ -78,6 +78,10 @@ fn empty_lists_have_headings_only() {
         "REPOSITORY   TAG       IMAGE ID   CREATED   SIZE\n"
     );
     assert_eq!(printed(home.path(), &["volume", "ls"]), "DRIVER    VOLUME NAME\n");
+    assert_eq!(
+        printed(home.path(), &["network", "ls", "--filter", "type=custom"]),
+        "NETWORK ID   NAME      DRIVER    SCOPE\n"
+    );
     assert_eq!(printed(home.path(), &["ps", "-aq"]), "");
     assert_eq!(printed(home.path(), &["ps", "-a", "--format", "json"]), "");
 }

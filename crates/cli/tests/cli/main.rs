@@ -4,6 +4,7 @@ mod again;
 mod doctor;
 mod help;
 mod machine;
+mod networks;
 mod registry;
 mod tour;
 mod usage;

@@ -21,13 +21,13 @@ use testkit::scratch::Scratch;
 use testkit::users;
 
 /// A user with an empty home.
-struct Place {
-    person: Person,
-    scratch: Scratch,
+pub(crate) struct Place {
+    pub(crate) person: Person,
+    pub(crate) scratch: Scratch,
 }
 
 /// A place, or `None` if there is no user to run programs as.
-fn place(test: &str) -> Option<Place> {
+pub(crate) fn place(test: &str) -> Option<Place> {
     let Some(user) = users::all().into_iter().next() else {
         testkit::skip::note(
             test,

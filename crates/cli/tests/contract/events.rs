@@ -1,4 +1,5 @@
-//! `events`: what happens to containers and images is told once and in order, by whatever command.
+//! `events`: what happens to containers and other objects is told once and in order, by whatever
+//! command.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +13,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("each_step_is_told_once_and_in_order", each_step_is_told_once_and_in_order),
     ("short_runs_are_told_with_their_removal", short_runs_are_told_with_their_removal),
     ("a_reader_sees_what_comes", a_reader_sees_what_comes),
-    ("images_and_volumes_are_told_of", images_and_volumes_are_told_of),
+    ("objects_are_told_of", objects_are_told_of),
 ];
 
 /// The time as `--since` takes it.
@@ -124,7 +125,7 @@ fn a_reader_sees_what_comes(w: &World) -> Outcome {
     Ok(())
 }
 
-fn images_and_volumes_are_told_of(w: &World) -> Outcome {
+fn objects_are_told_of(w: &World) -> Outcome {
     let since = now();
     let tag = format!("localhost/told/{}:x", w.name("t"));
     w.coracle(&["tag", &w.image, &tag]).ok();
@@ -135,6 +136,11 @@ fn images_and_volumes_are_told_of(w: &World) -> Outcome {
     w.coracle(&["volume", "create", &volume]).ok();
     w.coracle(&["volume", "rm", &volume]).ok();
     assert_eq!(told(w, &since, &[&format!("volume={volume}")]), ["create", "destroy"]);
+    let network = w.name("told");
+    w.coracle(&["network", "create", &network]).ok();
+    w.coracle(&["network", "rm", &network]).ok();
+    let network = format!("network={network}");
+    assert_eq!(told(w, &since, &["type=network", &network]), ["create", "destroy"]);
     assert_eq!(w.coracle(&["events", "--filter", "colour=red"]).code(), 1);
     assert_eq!(w.coracle(&["events", "--since", "soon"]).code(), 1);
     Ok(())

@@ -1,8 +1,10 @@
-//! Tests of networks: the host's by default, none, or a private one with published ports.
+//! Tests of networks: the host's by default, none, a private one with published ports, or one with
+//! a name.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use testkit::command::{Input, find_program, run_with, until};
@@ -22,6 +24,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("ports_of_root", ports_of_root),
     ("without_default_route", without_default_route),
     ("another_helper_where_one_fails", another_helper_where_one_fails),
+    ("a_network_with_members_stays", a_network_with_members_stays),
+    ("a_running_container_keeps_its_networks", a_running_container_keeps_its_networks),
 ];
 
 fn greeter() -> (SocketAddr, std::thread::JoinHandle<()>) {
@@ -209,5 +213,65 @@ fn both_helpers(w: &World) -> Outcome {
     if find_program("pasta").is_none() || find_program("slirp4netns").is_none() {
         testkit::skip!("pasta and slirp4netns are not both installed");
     }
+    Ok(())
+}
+
+/// A network of this case alone: its name, and its directory in the store.
+fn lab(w: &World) -> (String, PathBuf) {
+    let name = w.name("lab");
+    w.coracle(&["network", "create", &name]).ok();
+    let directory = w.store().join("networks").join(&name);
+    (name, directory)
+}
+
+/// Members are written down here as the start of a container does.
+fn a_network_with_members_stays(w: &World) -> Outcome {
+    let (lab, directory) = lab(w);
+    let c = w.detached(&["--network=host"], &["say", "up", ";", "sleep", "100"]);
+    c.said("up");
+    let id = c.inspect("{{.Id}}");
+    let format = "{{range .IPAM.Config}}{{.Subnet}}{{end}}";
+    let subnet = w.coracle(&["network", "inspect", "-f", format, &lab]).ok().line();
+    let address = subnet.replace(".0/24", ".9");
+    let entry = |id: &str, name: &str| {
+        format!(r#"{{"id":"{id}","name":"{name}","address":"{address}","slot":0}}"#)
+    };
+    let dead = "0".repeat(64);
+    let members = format!(r#"{{"members":[{},{}]}}"#, entry(&dead, "dead"), entry(&id, &c.name));
+    w.file(&directory, "members-elsewhere.json", &members);
+    let here: String = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' })
+        .collect();
+    w.file(&directory, &format!("members-{here}.json"), &members);
+    let refused = w.coracle(&["network", "rm", &lab]).expect(1).err();
+    let fact = format!("network {lab} has active endpoints ({}", c.name);
+    assert!(refused.contains(&fact) && !refused.contains("dead"), "{refused}");
+    let names = "{{range .Containers}}{{.Name}} {{.IPv4Address}};{{end}}";
+    let seen = w.coracle(&["network", "inspect", "-f", names, &lab]).ok().line();
+    assert_eq!(seen, format!("{} {address}/24;", c.name));
+    w.coracle(&["stop", "-s", "KILL", &c.name]).ok();
+    assert_eq!(w.coracle(&["network", "inspect", "-f", names, &lab]).ok().line(), "");
+    assert_eq!(w.coracle(&["network", "rm", &lab]).ok().line(), lab);
+    assert!(!directory.exists());
+    Ok(())
+}
+
+fn a_running_container_keeps_its_networks(w: &World) -> Outcome {
+    let (lab, _) = lab(w);
+    let c = w.detached(&[], &["say", "up", ";", "sleep", "100"]);
+    c.said("up");
+    let refused = w.coracle(&["network", "connect", &lab, &c.name]).expect(1).err();
+    assert!(refused.contains("is running, and its networks cannot be changed"), "{refused}");
+    w.coracle(&["stop", "-s", "KILL", &c.name]).ok();
+    w.coracle(&["network", "connect", &lab, &c.name]).ok();
+    assert_eq!(c.inspect("{{.HostConfig.NetworkMode}}"), lab);
+    let refused = w.coracle(&["start", &c.name]).expect(1).err();
+    assert!(refused.contains("networks with names are not supported here yet"), "{refused}");
+    w.coracle(&["network", "disconnect", &lab, &c.name]).ok();
+    assert_eq!(c.inspect("{{.HostConfig.NetworkMode}}"), "none");
+    w.coracle(&["network", "rm", &lab]).ok();
     Ok(())
 }

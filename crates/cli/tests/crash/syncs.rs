@@ -53,6 +53,8 @@ fn runs_wait_for_no_disk(place: &Place<'_>) -> Outcome {
         for told in [
             vec!["create", &mode_flag, image],
             vec!["volume", "create", &name],
+            vec!["network", "create", &name],
+            vec!["network", "rm", &name],
             vec!["rename", &name, "other"],
             vec!["rm", "other"],
         ] {

@@ -127,8 +127,9 @@ fn network_of(
     security: &SecurityRequest,
 ) -> Result<NetworkSpec> {
     let publish = network.publish.clone();
-    let joins = network.mode.is_none() && security.join.is_some();
-    let mode = match &network.mode {
+    let asked = &network.networks.mode;
+    let joins = asked.is_none() && security.join.is_some();
+    let mode = match asked {
         Some(NetworkMode::Container(_)) if !publish.is_empty() => {
             return Err(of_another("network"));
         }
@@ -138,6 +139,7 @@ fn network_of(
         }
         mode => mode.clone().unwrap_or_default(),
     };
+    // Networks with names are put in by `networks::put`, which needs the store.
     Ok(NetworkSpec { mode, publish, networks: Vec::new() })
 }
 

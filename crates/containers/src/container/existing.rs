@@ -11,9 +11,10 @@ use engine::spec::{DnsSpec, Limits, MountKind, NetworkMode};
 use store::ContainerDir;
 
 use super::record::Record;
-use super::{accounts, draft, naming, volumes};
+use super::{accounts, draft, naming, networks, volumes};
 use crate::error::{Error, Result};
 use crate::request::gpus::GpuRequest;
+use crate::request::networks::Networks;
 use crate::request::{
     ContainerRequest, FileRequest, ImageRequest, LogRequest, NetworkRequest, ProcessRequest,
     RecordRequest, SecurityRequest, command_line, ports,
@@ -57,8 +58,10 @@ pub fn adapted(
         config.join = new.join;
     }
     let publishes = !new.network.publish.is_empty();
-    if request.network.mode.is_some() || publishes && config.network.mode == NetworkMode::Default {
+    let asked = &request.network.networks;
+    if asked.mode.is_some() || publishes && config.network.mode == NetworkMode::Default {
         config.network.mode = new.network.mode;
+        networks::put(&mut config.network, networks::resolve(session, &asked.named)?);
     }
     if publishes {
         config.network.publish = new.network.publish;
@@ -215,7 +218,7 @@ fn of_files(request: &FileRequest) -> Option<&'static str> {
 
 fn of_network(request: &NetworkRequest) -> Option<&'static str> {
     let NetworkRequest {
-        mode: _,
+        networks: Networks { mode: _, named: _ },
         publish: _,
         // The files in `/etc` are the container's.
         hostname,

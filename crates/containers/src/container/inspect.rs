@@ -52,7 +52,7 @@ pub fn container(session: &Session, container: &ContainerDir, size: bool) -> Res
         "Mounts": mounts(&record),
         "Config": settings(session.store()?, container, &record),
         "GraphDriver": {"Name": driver, "Data": places(session.store()?, container, &record)?},
-        "NetworkSettings": network::settings(&record, main),
+        "NetworkSettings": network::settings(session, &record, main),
         "Directory": container.path(),
     });
     if size && let Some(map) = value.as_object_mut() {

@@ -21,7 +21,7 @@ use store::{ContainerDir, Image, Store};
 
 use super::made::Made;
 use super::record::{self, Own, Record, RootForm};
-use super::{draft, ids, removal, root_form, running, spool, told, volumes};
+use super::{draft, ids, networks, removal, root_form, running, spool, told, volumes};
 use crate::error::{Error, Result};
 use crate::images::find::{self, ImageQuery};
 use crate::images::remote;
@@ -32,6 +32,7 @@ use crate::session::Session;
 pub fn make(session: &Session, request: &ContainerRequest) -> Result<(Made, Record)> {
     let store = session.store()?;
     check_name(session, request.record.name.as_deref())?;
+    let named = networks::resolve(session, &request.network.networks.named)?;
     let cidfile = request.record.cidfile.as_deref().map(reserve).transpose()?;
     // From here on nothing that is found goes away before the record refers to it.
     let _lease = store.lease()?;
@@ -43,6 +44,7 @@ pub fn make(session: &Session, request: &ContainerRequest) -> Result<(Made, Reco
     if config.command.is_empty() {
         config.command.clone_from(&session.dialect().default_command);
     }
+    networks::put(&mut config.network, named);
     ports::choose(&mut config.network.publish)?;
     let index = request.image.index.unwrap_or(session.settings().index);
     let root_form = match &found {

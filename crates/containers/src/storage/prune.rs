@@ -1,4 +1,4 @@
-//! Removes what nothing uses: stopped containers, images, volumes, leftovers.
+//! Removes what nothing uses: stopped containers, images, networks, volumes, leftovers.
 //!
 //! Files of subordinate users are removed by a child in a user namespace ([`ids::delete`]): these
 //! operations may fork.
@@ -10,7 +10,7 @@ use std::time::Duration;
 use engine::supervise::state::{self, Observed};
 use store::{CollectOptions, ContainerDir, Freed, Image, Volume};
 
-use crate::container::{ids, record, told, volumes};
+use crate::container::{ids, networks, record, told, volumes};
 use crate::error::{Error, Result};
 use crate::filter::Filters;
 use crate::journal::{self, Actor, Kind};
@@ -147,4 +147,22 @@ pub fn volumes(session: &Session, named: bool, filters: &Filters) -> Result<Free
         Some(Err(error)) => Err(error),
         _ => Ok(freed),
     }
+}
+
+/// Removes the networks in which no container is, running or not; their names.
+pub fn networks(session: &Session, filters: &Filters) -> Result<Vec<String>> {
+    let used = networks::used(session)?;
+    let select = |network: &net::Definition| {
+        !session.cancel().is_cancelled()
+            && !used.contains(&network.name)
+            && matches(filters, &network.created, &network.labels)
+    };
+    let removed =
+        net::removal::prune(session.store()?, &select, &|id| networks::is_alive(session, id))?;
+    for definition in &removed {
+        journal::tell(session, Kind::Network, "destroy", crate::networks::actor(definition));
+    }
+    tell_prune(session, Kind::Network, &Freed::default());
+    session.cancel().check()?;
+    Ok(removed.into_iter().map(|definition| definition.name).collect())
 }

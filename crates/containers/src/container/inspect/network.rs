@@ -2,17 +2,19 @@
 //!
 //! A network has no daemon that hands out addresses, so they are read where the kernel shows them:
 //! in `/proc/PID/net` of the container's main process. A container in the host's network has none
-//! of its own, as in Docker.
+//! of its own, as in Docker. In networks with names it has what their members' files say.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use engine::spec::NetworkMode;
+use engine::spec::{Membership, NetworkMode};
+use net::{Networks, members};
 use serde_json::{Map, Value, json};
 
 use super::super::record::Record;
+use crate::session::Session;
 
 /// `NetworkSettings` of a container whose main process is `main`, if it runs here.
-pub(super) fn settings(record: &Record, main: Option<u32>) -> Value {
+pub(super) fn settings(session: &Session, record: &Record, main: Option<u32>) -> Value {
     let mode = super::network_mode(&record.config);
     let own = main.filter(|_| mode == NetworkMode::Private);
     let addresses = own.map(Addresses::read).unwrap_or_default();
@@ -38,12 +40,46 @@ pub(super) fn settings(record: &Record, main: Option<u32>) -> Value {
     ] {
         network.insert(key.to_owned(), value);
     }
-    // What another container is connected to is that container's, as in Docker.
-    let connected = !matches!(mode, NetworkMode::Container(_));
-    let networks: Map<String, Value> =
-        connected.then(|| (String::from(mode), Value::Object(network))).into_iter().collect();
+    let networks: Map<String, Value> = match mode {
+        // What another container is connected to is that container's, as in Docker.
+        NetworkMode::Container(_) => Map::new(),
+        NetworkMode::Named(_) => {
+            let named = record.config.network.networks.iter();
+            let lives = main.is_some();
+            named.map(|one| (one.name.clone(), of_named(session, record, one, lives))).collect()
+        }
+        mode => [(String::from(mode), Value::Object(network))].into_iter().collect(),
+    };
     all.insert("Networks".to_owned(), networks.into());
     all.into()
+}
+
+/// A container's place in a network with a name. One that does not run has no address, as in
+/// Docker, and a network that was removed no id.
+fn of_named(session: &Session, record: &Record, wanted: &Membership, lives: bool) -> Value {
+    let store = session.store().ok();
+    let network = store.and_then(|store| Networks::of(store).get(&wanted.name).ok().flatten());
+    let members = network.as_ref().filter(|_| lives).and_then(|one| members::list(one).ok());
+    let mut members = members.unwrap_or_default().into_iter();
+    let entry = members.find(|entry| entry.id == record.config.id);
+    let mut fields = Addresses::default().fields();
+    if let (Some(network), Some(entry)) = (&network, entry) {
+        let definition = network.definition();
+        fields.insert("Gateway".to_owned(), definition.gateway.to_string().into());
+        fields.insert("IPAddress".to_owned(), entry.address.to_string().into());
+        fields.insert("IPPrefixLen".to_owned(), definition.subnet.prefix().into());
+    }
+    let wish = wanted.address.map_or(Value::Null, |address| json!({"IPv4Address": address}));
+    for (key, value) in [
+        ("IPAMConfig", wish),
+        ("Links", Value::Null),
+        ("Aliases", json!(wanted.aliases)),
+        ("DriverOpts", Value::Null),
+        ("NetworkID", json!(network.as_ref().map_or("", |network| network.id()))),
+    ] {
+        fields.insert(key.to_owned(), value);
+    }
+    fields.into()
 }
 
 /// The addresses of a network namespace.

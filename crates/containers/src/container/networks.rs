@@ -1,0 +1,187 @@
+//! The networks with names in which a container is: a part of its record.
+//!
+//! A container is put into networks when it is made, or by [`connect`] while it does not run. Which
+//! address it has in one is decided when it starts ([`net::members`]).
+
+use std::collections::HashSet;
+
+use engine::spec::{Membership, NetworkMode, NetworkSpec};
+use engine::supervise::state::{self, Observed};
+use net::{Networks, definition, ipam};
+use store::ContainerDir;
+
+use super::record::{self, Record};
+use crate::error::{Error, Result};
+use crate::request::networks;
+use crate::session::Session;
+
+/// The networks of a request as they are called in the store, checked before anything is made.
+///
+/// # Errors
+/// Where one does not exist, is named twice by name and id, or cannot give the address.
+pub fn resolve(session: &Session, named: &[Membership]) -> Result<Vec<Membership>> {
+    let resolved = named.iter().map(|one| resolve_one(session, one)).collect::<Result<Vec<_>>>()?;
+    networks::check_once(&resolved)?;
+    Ok(resolved)
+}
+
+fn resolve_one(session: &Session, wanted: &Membership) -> Result<Membership> {
+    let network = match Networks::of(session.store()?).find(&wanted.name) {
+        Err(error @ net::Error::NotFound { .. }) => {
+            let makes = definition::check_name(&wanted.name).is_ok();
+            let error = Error::not_found(error.to_string());
+            let make = format!("coracle network create {}", wanted.name);
+            return Err(if makes { error.with_hint(make) } else { error });
+        }
+        other => other?,
+    };
+    network.definition().scope.check()?;
+    if let Some(address) = wanted.address {
+        ipam::check_address(network.definition(), address)?;
+    }
+    Ok(Membership { name: network.name().to_owned(), ..wanted.clone() })
+}
+
+/// Puts networks with names, which [`resolve`] has checked, into a record.
+pub fn put(network: &mut NetworkSpec, named: Vec<Membership>) {
+    if let Some(first) = named.first() {
+        network.mode = NetworkMode::Named(first.name.clone());
+    }
+    network.networks = named;
+}
+
+/// Puts a container that does not run into one more network.
+///
+/// # Errors
+/// Where it runs, is in the network already, or has the host's network or another container's.
+pub fn connect(session: &Session, container: &str, wanted: &Membership) -> Result<()> {
+    let wanted = resolve_one(session, wanted)?;
+    change(session, container, |record, title| {
+        let config = &mut record.config;
+        let shares = match (&config.network.mode, &config.join) {
+            (NetworkMode::Host, _) => Some("the host"),
+            (NetworkMode::Container(_), _) | (NetworkMode::Default, Some(_)) => {
+                Some("another container")
+            }
+            _ => None,
+        };
+        if let Some(other) = shares {
+            return Err(Error::conflict(format!(
+                "container {title} shares the network of {other} and cannot be in another one"
+            ))
+            .with_hint("make a container without that --network or --join"));
+        }
+        let mut named = std::mem::take(&mut config.network.networks);
+        if named.iter().any(|one| one.name == wanted.name) {
+            let text = format!("container {title} is in network {} already", wanted.name);
+            return Err(Error::conflict(text).with_hint(format!(
+                "to change its address there: coracle network disconnect {} {title}",
+                wanted.name
+            )));
+        }
+        named.push(wanted.clone());
+        put(&mut config.network, named);
+        Ok(())
+    })
+}
+
+/// Takes a container that does not run out of a network. If it was the last one, the container has
+/// no network then. `force`: also out of a network that was removed.
+///
+/// # Errors
+/// Where it runs, or is not in the network.
+pub fn disconnect(session: &Session, name: &str, container: &str, force: bool) -> Result<()> {
+    let name = match Networks::of(session.store()?).find(name) {
+        Ok(network) => network.name().to_owned(),
+        Err(net::Error::NotFound { .. }) if force => name.to_owned(),
+        Err(error @ net::Error::NotFound { .. }) => {
+            return Err(Error::not_found(error.to_string()).with_hint(
+                "'coracle network ls' lists all; if it was removed, --force takes a container out",
+            ));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    change(session, container, |record, title| {
+        let network = &mut record.config.network;
+        let mut named = std::mem::take(&mut network.networks);
+        let count = named.len();
+        named.retain(|one| one.name != name);
+        if named.len() == count {
+            return Err(Error::conflict(format!("container {title} is not in network {name}"))
+                .with_hint(format!("'coracle inspect {title}' shows its networks")));
+        }
+        if named.is_empty() {
+            network.mode = NetworkMode::None;
+        }
+        put(network, named);
+        Ok(())
+    })
+}
+
+/// Changes the record of a container that does not run.
+fn change(
+    session: &Session,
+    name: &str,
+    change: impl FnOnce(&mut Record, &str) -> Result<()>,
+) -> Result<()> {
+    let container = record::find(session, name)?;
+    let title = record::title(&container);
+    let _lock = container.lock_exclusive()?;
+    if is_alive(session, container.id()) {
+        return Err(Error::unsupported(format!(
+            "container {title} is running, and its networks cannot be changed then"
+        ))
+        .with_hint(format!("stop it first (coracle stop {title})")));
+    }
+    let mut record = record::read(&container)?;
+    change(&mut record, &title)?;
+    Ok(container.write(&record)?)
+}
+
+/// The names of networks in which a container is, running or not. A record that cannot be read may
+/// name any, so it is an error.
+pub fn used(session: &Session) -> Result<HashSet<String>> {
+    let mut used = HashSet::new();
+    for record in session.store()?.containers().map_nameless(ContainerDir::read::<Record>)? {
+        match record {
+            Ok(record) => {
+                used.extend(record.config.network.networks.into_iter().map(|one| one.name));
+            }
+            // It was removed meanwhile.
+            Err(store::Error::NoContainer { .. }) => {}
+            Err(error) => {
+                return Err(Error::from(error).within("it is not known which networks are in use"));
+            }
+        }
+    }
+    Ok(used)
+}
+
+/// Whether the container with this id lives, here or on another host that shares the store. One of
+/// which that cannot be known does.
+pub fn is_alive(session: &Session, id: &str) -> bool {
+    let Ok(store) = session.store() else { return true };
+    match store.containers().find(id) {
+        Ok(container) => match state::observe(&container.path()) {
+            Ok(observed) => matches!(observed, Observed::Running(_) | Observed::Restarting { .. }),
+            Err(_) => true,
+        },
+        Err(store::Error::NoContainer { .. }) => false,
+        Err(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mode_is_the_first_network() {
+        let named = |name: &str| Membership { name: name.into(), ..Membership::default() };
+        let mut spec = NetworkSpec::default();
+        put(&mut spec, Vec::new());
+        assert_eq!(spec, NetworkSpec::default());
+        put(&mut spec, vec![named("b"), named("a")]);
+        assert_eq!((&spec.mode, spec.networks.len()), (&NetworkMode::Named("b".into()), 2));
+    }
+}

@@ -1,0 +1,377 @@
+//! Networks with names as objects of their own: making, listing, describing and removing them.
+//!
+//! Addresses and members are the business of the crate [`net`]; which networks a container is in is
+//! a part of its record ([`crate::container::networks`]). Docker's networks `host` and `none` are
+//! listed and described too; they cannot be made or removed.
+
+use std::collections::BTreeMap;
+
+use engine::spec::NetworkMode;
+use net::{Definition, Network, Networks, Request, Scope, ipam, members, removal};
+use serde_json::{Map, Value, json};
+
+use crate::container::list;
+use crate::container::networks::{is_alive, used};
+use crate::error::{Error, Result};
+use crate::filter::{self, Filters};
+use crate::journal::{self, Actor, Kind};
+use crate::request::networks;
+use crate::session::Session;
+use crate::time;
+
+/// The driver of networks with names: Docker's word for it.
+pub use net::definition::DRIVER;
+
+/// Docker's word for the scope of networks whose members are on one host.
+const LOCAL: &str = "local";
+
+/// The filters that a list of networks knows.
+pub const FILTERS: &[&str] = &["name", "id", "label", "driver", "scope", "type", "dangling"];
+
+/// The time that Docker gives for what was always there.
+const NEVER: &str = "0001-01-01T00:00:00Z";
+
+/// A network that is there without having been made.
+struct BuiltIn {
+    name: &'static str,
+    /// The same in every store. Its digits begin with the letters of the name.
+    id: &'static str,
+    driver: &'static str,
+    mode: NetworkMode,
+}
+
+const BUILT_IN: [BuiltIn; 2] = [
+    BuiltIn {
+        name: "host",
+        id: "686f737400000000000000000000000000000000000000000000000000000000",
+        driver: "host",
+        mode: NetworkMode::Host,
+    },
+    BuiltIn {
+        name: "none",
+        id: "6e6f6e6500000000000000000000000000000000000000000000000000000000",
+        driver: "null",
+        mode: NetworkMode::None,
+    },
+];
+
+/// Options of Docker's driver that say what is so here anyway. They and those of other drivers are
+/// recorded; others of Docker's cannot be honoured.
+const KNOWN_OPTIONS: [(&str, &str); 4] = [
+    ("com.docker.network.bridge.default_bridge", "false"),
+    ("com.docker.network.bridge.enable_icc", "true"),
+    ("com.docker.network.bridge.enable_ip_masquerade", "true"),
+    ("com.docker.network.bridge.host_binding_ipv4", "0.0.0.0"),
+];
+
+/// A network to be made; texts as Docker writes them.
+#[derive(Debug, Clone, Default)]
+pub struct NetworkRequest {
+    /// Its name.
+    pub name: String,
+    /// Its driver; `None` for [`DRIVER`].
+    pub driver: Option<String>,
+    /// Its scope; `None` for `host`.
+    pub scope: Option<String>,
+    /// Its addresses, as `ADDRESS/BITS`; at most one.
+    pub subnets: Vec<String>,
+    /// The address of the way out.
+    pub gateway: Option<String>,
+    /// The part of the subnet from which containers get addresses.
+    pub range: Option<String>,
+    /// Its members reach each other and nothing else.
+    pub internal: bool,
+    /// Recorded and shown.
+    pub attachable: bool,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its options.
+    pub options: BTreeMap<String, String>,
+}
+
+/// Makes a network; its id.
+pub fn create(session: &Session, request: NetworkRequest) -> Result<String> {
+    let NetworkRequest { name, driver, scope, subnets, gateway, range, .. } = request;
+    if let Some(driver) = driver.filter(|driver| driver != DRIVER) {
+        return Err(Error::unsupported(format!("there is no network driver '{driver}'"))
+            .with_hint(format!("{DRIVER} is the only one")));
+    }
+    check_options(&request.options)?;
+    let scope = scope.as_deref().map_or(Ok(Scope::default()), str::parse)?;
+    let subnet = match &subnets[..] {
+        [] => None,
+        [one] => Some(ipam::parse(one)?),
+        _ => {
+            return Err(Error::unsupported("a network has one subnet")
+                .with_hint("give --subnet once, or make several networks"));
+        }
+    };
+    for (flag, given) in [("--gateway", &gateway), ("--ip-range", &range)] {
+        if let (Some(text), None) = (given, subnet) {
+            return Err(Error::invalid(format!("{flag} {text} belongs to no subnet"))
+                .with_hint("give --subnet too"));
+        }
+    }
+    let gateway = gateway.map(|text| networks::address("--gateway", &text)).transpose()?;
+    let range = range.map(|text| ipam::parse(&text)).transpose()?;
+    let created = time::now().to_string();
+    let NetworkRequest { internal, attachable, labels, options, .. } = request;
+    let request = Request {
+        name,
+        created,
+        scope,
+        subnet,
+        gateway,
+        range,
+        internal,
+        attachable,
+        labels,
+        options,
+    };
+    // Without a network namespace of one's own it is the host's.
+    let routes = std::fs::read_to_string("/proc/self/net/route").unwrap_or_default();
+    let network = Networks::of(session.store()?).create(request, &ipam::routes(&routes))?;
+    journal::tell(session, Kind::Network, "create", actor(network.definition()));
+    Ok(network.id().to_owned())
+}
+
+fn check_options(options: &BTreeMap<String, String>) -> Result<()> {
+    let is_dockers = |key: &str| key.starts_with("com.docker.");
+    let is_known = |key: &str, value: &str| KNOWN_OPTIONS.contains(&(key, value));
+    match options.iter().find(|(key, value)| is_dockers(key) && !is_known(key, value)) {
+        None => Ok(()),
+        Some((key, value)) => {
+            Err(Error::unsupported(format!("the network option {key}={value} is not supported"))
+                .with_hint("leave it out; --internal keeps a network from the outside"))
+        }
+    }
+}
+
+/// A network as the object of an event.
+pub(crate) fn actor(definition: &Definition) -> Actor {
+    Actor::named(&definition.id, &definition.name).with("type", DRIVER)
+}
+
+/// A network of a list.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// 64 hexadecimal digits.
+    pub id: String,
+    /// Its driver.
+    pub driver: &'static str,
+    /// Docker's word for who meets in it.
+    pub scope: String,
+    /// RFC 3339.
+    pub created: String,
+    /// Its members reach nothing outside.
+    pub internal: bool,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    built_in: bool,
+}
+
+impl From<Definition> for Listed {
+    fn from(definition: Definition) -> Self {
+        let Definition { name, id, scope, created, internal, labels, .. } = definition;
+        let scope = match scope {
+            Scope::Host => LOCAL.to_owned(),
+            Scope::Later(scope) => scope,
+        };
+        Self { name, id, driver: DRIVER, scope, created, internal, labels, built_in: false }
+    }
+}
+
+impl From<&BuiltIn> for Listed {
+    fn from(built_in: &BuiltIn) -> Self {
+        Self {
+            name: built_in.name.to_owned(),
+            id: built_in.id.to_owned(),
+            driver: built_in.driver,
+            scope: LOCAL.to_owned(),
+            created: NEVER.to_owned(),
+            internal: false,
+            labels: BTreeMap::new(),
+            built_in: true,
+        }
+    }
+}
+
+/// The networks that the filters match, by name, with `host` and `none`; see [`FILTERS`].
+///
+/// # Errors
+/// If a filter `type` has a value that no network can have.
+pub fn list(session: &Session, filters: &Filters) -> Result<Vec<Listed>> {
+    if let Some(odd) = filters.of("type").find(|value| !["custom", "builtin"].contains(value)) {
+        return Err(Error::invalid(format!("--filter type={odd} has an unknown value"))
+            .with_hint("there are custom and builtin"));
+    }
+    // Read only where it is asked for: it costs a look at every container.
+    let used = filters.last("dangling").map(|_| used(session)).transpose()?.unwrap_or_default();
+    let made = Networks::of(session.store()?).list()?;
+    let made = made.into_iter().map(|network| Listed::from(network.definition().clone()));
+    let mut all: Vec<Listed> = made.chain(BUILT_IN.iter().map(Listed::from)).collect();
+    all.retain(|network| {
+        let dangling = !network.built_in && !used.contains(&network.name);
+        filters.any("name", |wanted| network.name.contains(wanted))
+            && filters.any("id", |wanted| network.id.starts_with(wanted))
+            && filters.any("driver", |wanted| wanted == network.driver)
+            && filters.any("scope", |wanted| wanted == network.scope)
+            && filters.any("type", |wanted| (wanted == "builtin") == network.built_in)
+            && filters.all("dangling", |value| filter::truth(value) == dangling)
+            && filters.labels(&network.labels)
+    });
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(all)
+}
+
+/// The network that a name, an id or the beginning of an id means.
+pub fn find(session: &Session, name: &str) -> Result<Network> {
+    Ok(Networks::of(session.store()?).find(name)?)
+}
+
+/// The name of the one network whose id begins like this.
+pub fn named_by_id(session: &Session, id: &str) -> Result<Option<String>> {
+    match find(session, id) {
+        Ok(network) => Ok(network.id().starts_with(id).then(|| network.name().to_owned())),
+        Err(error) if matches!(error.kind(), crate::Kind::NotFound | crate::Kind::Invalid) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a network; the name or id as it was given.
+///
+/// # Errors
+/// Where there is none, it is one of those that are always there, or containers live in it.
+pub fn remove(session: &Session, name: &str) -> Result<()> {
+    session.cancel().check()?;
+    if let Some(built_in) = built_in(name) {
+        let text = format!("{} is a pre-defined network and cannot be removed", built_in.name);
+        return Err(Error::denied(text).with_hint("leave it out"));
+    }
+    let network = find(session, name)?;
+    // If another process was faster, it is gone all the same.
+    if removal::remove(session.store()?, &network, &|id| is_alive(session, id))? {
+        journal::tell(session, Kind::Network, "destroy", actor(network.definition()));
+    }
+    Ok(())
+}
+
+fn built_in(name: &str) -> Option<&'static BuiltIn> {
+    BUILT_IN.iter().find(|network| network.name == name || network.id == name)
+}
+
+/// A network in the form of Docker's `inspect`.
+pub fn inspect(session: &Session, name: &str) -> Result<Value> {
+    match built_in(name) {
+        Some(built_in) => describe_built_in(session, built_in),
+        None => describe(session, &find(session, name)?),
+    }
+}
+
+/// What has the name or id `name`; `None` where there is no network.
+pub fn inspect_some(session: &Session, name: &str) -> Result<Option<Value>> {
+    match inspect(session, name) {
+        Err(error) if error.kind() == crate::Kind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+fn describe(session: &Session, network: &Network) -> Result<Value> {
+    let definition = network.definition();
+    let mut containers = Map::new();
+    for entry in members::list(network)?.into_iter().filter(|one| is_alive(session, &one.id)) {
+        let address = format!("{}/{}", entry.address, definition.subnet.prefix());
+        containers.insert(entry.id, connected(&entry.name, &address));
+    }
+    let mut addresses = Map::new();
+    addresses.insert("Subnet".into(), definition.subnet.to_string().into());
+    if let Some(range) = definition.range {
+        addresses.insert("IPRange".into(), range.to_string().into());
+    }
+    addresses.insert("Gateway".into(), definition.gateway.to_string().into());
+    let mut value = described(&Listed::from(definition.clone()), &[addresses.into()], &containers);
+    value["Attachable"] = definition.attachable.into();
+    value["Options"] = json!(definition.options);
+    Ok(value)
+}
+
+fn describe_built_in(session: &Session, built_in: &BuiltIn) -> Result<Value> {
+    let running = list::map(session.store()?, false, |seen| {
+        let mode = list::network_mode(&seen.glance.network, seen.glance.security.isolate);
+        let name = seen.names.into_iter().next().unwrap_or_default();
+        (mode == built_in.mode).then(|| (seen.container.id().to_owned(), connected(&name, "")))
+    })?;
+    let running = running.into_iter().flatten().collect();
+    Ok(described(&Listed::from(built_in), &[], &running))
+}
+
+/// A container in a network, in Docker's form.
+fn connected(name: &str, address: &str) -> Value {
+    json!({
+        "Name": name,
+        "EndpointID": "",
+        "MacAddress": "",
+        "IPv4Address": address,
+        "IPv6Address": "",
+    })
+}
+
+fn described(network: &Listed, addresses: &[Value], containers: &Map<String, Value>) -> Value {
+    json!({
+        "Name": network.name,
+        "Id": network.id,
+        "Created": network.created,
+        "Scope": network.scope,
+        "Driver": network.driver,
+        "EnableIPv4": true,
+        "EnableIPv6": false,
+        "IPAM": {"Driver": "default", "Options": null, "Config": addresses},
+        "Internal": network.internal,
+        "Attachable": false,
+        "Ingress": false,
+        "ConfigFrom": {"Network": ""},
+        "ConfigOnly": false,
+        "Containers": containers,
+        "Options": {},
+        "Labels": network.labels,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_cannot_be_honoured_are_refused() {
+        let of = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
+        for (key, value) in KNOWN_OPTIONS.into_iter().chain([("mine", "x"), ("", "")]) {
+            check_options(&of(key, value)).unwrap();
+        }
+        for (key, value) in [
+            ("com.docker.network.bridge.enable_icc", "false"),
+            ("com.docker.network.driver.mtu", "1400"),
+            ("com.docker.network.bridge.name", "br0"),
+        ] {
+            let error = check_options(&of(key, value)).unwrap_err();
+            assert!(error.to_string().contains(&format!("{key}={value}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn built_in_networks() {
+        for network in &BUILT_IN {
+            assert_eq!((network.id.len(), built_in(network.id).unwrap().name), (64, network.name));
+            assert!(net::definition::check_name(network.name).is_err(), "{}", network.name);
+            let letters = network.id.as_bytes().chunks(2).map(|digits| {
+                u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap()
+            });
+            let letters: Vec<u8> = letters.take_while(|letter| *letter != 0).collect();
+            assert_eq!(letters, network.name.as_bytes());
+        }
+        assert!(built_in("lab").is_none() && built_in("").is_none());
+    }
+}
