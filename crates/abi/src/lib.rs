@@ -9,6 +9,7 @@
 //! - [`elf`]: headers of programs, as the kernel reads them.
 //! - [`index`]: what every name in an image is.
 //! - [`layout`]: structures in a guest's memory.
+//! - [`network`]: the file in which the containers of a host keep their networks.
 //! - [`notes`]: records of inodes in a container's log.
 //! - [`processes`]: what the kernel reports about a process.
 //! - [`shared`]: the file that all processes of a container map.
@@ -29,6 +30,7 @@ pub mod code;
 pub mod elf;
 pub mod index;
 pub mod layout;
+pub mod network;
 pub mod notes;
 pub mod processes;
 pub mod shared;

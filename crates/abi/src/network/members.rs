@@ -1,0 +1,250 @@
+//! Containers in networks: a row for each slot, and a directory of virtual addresses.
+//!
+//! Rows and directory are written by one process at a time, the holder of the lock of all networks.
+//! Readers hold no lock; each membership is one word, so that a reader sees it as it was or as it
+//! is.
+
+use super::SLOTS;
+use core::net::Ipv4Addr;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Words of a row.
+pub(super) const ROW: usize = 64;
+const ROOM: usize = 8;
+/// The networks that a container may be in at the same time.
+pub const MEMBERSHIPS: usize = ROOM;
+/// The ranges of ports that a container may publish.
+pub const PUBLISHED: usize = 24;
+/// Words of the directory.
+pub(super) const DIRECTORY: usize = 1 << 14;
+const _: () = assert!(DIRECTORY >= 2 * SLOTS);
+const _: () = assert!(PUBLISHED_AT + 2 * PUBLISHED <= ROW);
+
+/// The first eight bytes of the container's id; 0 where the slot is free.
+const CONTAINER: usize = 0;
+const MEMBERSHIPS_AT: usize = 8;
+const PUBLISHED_AT: usize = MEMBERSHIPS_AT + ROOM;
+
+/// Marks a place of the directory that was used: a search goes on behind it.
+const LEFT: u64 = u64::MAX;
+/// Number of places that a search looks at.
+const NEAR: usize = 64;
+
+/// A container's place in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot(u16);
+
+impl Slot {
+    /// A slot by its number, which is less than [`SLOTS`].
+    pub const fn new(number: u16) -> Option<Self> {
+        if (number as usize) < SLOTS { Some(Self(number)) } else { None }
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+}
+
+/// A container's address in one network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Membership {
+    /// Number of the network: 1 to 65534.
+    pub network: u16,
+    /// Virtual address.
+    pub address: Ipv4Addr,
+    /// Number of leading bits that all addresses of the network have in common: 1 to 32.
+    pub prefix: u8,
+}
+
+impl Membership {
+    const fn word(self) -> u64 {
+        (self.network as u64) << 48 | (self.prefix as u64) << 32 | self.address.to_bits() as u64
+    }
+
+    const fn of(word: u64) -> Option<Self> {
+        let (network, prefix) = ((word >> 48) as u16, (word >> 32) as u8);
+        if network == 0 {
+            return None;
+        }
+        Some(Self { network, prefix, address: Ipv4Addr::from_bits(word as u32) })
+    }
+
+    /// Returns true if an address belongs to the network.
+    #[inline]
+    pub const fn has(&self, address: Ipv4Addr) -> bool {
+        let differing = self.address.to_bits() ^ address.to_bits();
+        differing.leading_zeros() >= self.prefix as u32
+    }
+}
+
+/// Ports of a container that are bound at the host's own addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Published {
+    /// Address of the host; 0.0.0.0 for all.
+    pub address: Ipv4Addr,
+    /// First port of the host.
+    pub host: u16,
+    /// First port in the container.
+    pub inside: u16,
+    /// Number of ports, at least 1.
+    pub count: u16,
+    /// UDP instead of TCP.
+    pub udp: bool,
+}
+
+impl Published {
+    const fn words(self) -> [u64; 2] {
+        let ports = (self.host as u64) << 32 | (self.inside as u64) << 16 | self.count as u64;
+        [(self.udp as u64) << 32 | self.address.to_bits() as u64, ports]
+    }
+
+    const fn of([first, ports]: [u64; 2]) -> Option<Self> {
+        if ports as u16 == 0 {
+            return None;
+        }
+        Some(Self {
+            address: Ipv4Addr::from_bits(first as u32),
+            host: (ports >> 32) as u16,
+            inside: (ports >> 16) as u16,
+            count: ports as u16,
+            udp: first >> 32 != 0,
+        })
+    }
+
+    /// The host's port for a port of the container.
+    pub const fn port(&self, inside: u16) -> Option<u16> {
+        let far = inside.wrapping_sub(self.inside);
+        if inside >= self.inside && far < self.count { self.host.checked_add(far) } else { None }
+    }
+}
+
+/// The rows and the directory.
+#[derive(Debug, Clone, Copy)]
+pub struct Members<'a> {
+    pub(super) rows: &'a [AtomicU64],
+    pub(super) directory: &'a [AtomicU64],
+}
+
+impl<'a> Members<'a> {
+    fn row(&self, slot: Slot) -> &'a [AtomicU64] {
+        &self.rows[usize::from(slot.0) * ROW..][..ROW]
+    }
+
+    /// The container of a slot: the first eight bytes of its id, big-endian. `None` if it is free.
+    pub fn container(&self, slot: Slot) -> Option<u64> {
+        let id = self.row(slot)[CONTAINER].load(Ordering::Acquire);
+        (id != 0).then_some(id)
+    }
+
+    /// Gives a slot to a container. What an earlier one left in it is removed.
+    pub fn take(&self, slot: Slot, container: u64) {
+        self.clear(slot);
+        self.row(slot)[CONTAINER].store(container, Ordering::Release);
+    }
+
+    /// Frees a slot.
+    pub fn clear(&self, slot: Slot) {
+        for membership in self.memberships(slot) {
+            self.leave(slot, membership.network);
+        }
+        for word in self.row(slot) {
+            word.store(0, Ordering::Release);
+        }
+    }
+
+    /// The networks of a container.
+    #[inline]
+    pub fn memberships(&self, slot: Slot) -> impl Iterator<Item = Membership> + use<'a> {
+        let words = &self.row(slot)[MEMBERSHIPS_AT..][..ROOM];
+        words.iter().filter_map(|word| Membership::of(word.load(Ordering::Acquire)))
+    }
+
+    /// Puts a container into a network. Returns false if it is in too many, or the directory is
+    /// full.
+    pub fn join(&self, slot: Slot, membership: Membership) -> bool {
+        self.leave(slot, membership.network);
+        let words = &self.row(slot)[MEMBERSHIPS_AT..][..ROOM];
+        let Some(free) = words.iter().find(|word| word.load(Ordering::Relaxed) == 0) else {
+            return false;
+        };
+        let (network, address) = (membership.network, membership.address);
+        let Some(place) = self.places(network, address).find(|word| {
+            let there = word.load(Ordering::Relaxed);
+            there == 0 || there == LEFT || is_for(there, network, address)
+        }) else {
+            return false;
+        };
+        place.store(entry(network, address, slot), Ordering::Release);
+        free.store(membership.word(), Ordering::Release);
+        true
+    }
+
+    /// Takes it out of a network.
+    pub fn leave(&self, slot: Slot, network: u16) {
+        for word in &self.row(slot)[MEMBERSHIPS_AT..][..ROOM] {
+            let Some(one) = Membership::of(word.load(Ordering::Relaxed)) else { continue };
+            if one.network == network {
+                word.store(0, Ordering::Release);
+                let mine = entry(network, one.address, slot);
+                for place in self.places(network, one.address) {
+                    // Not if another container has the address by now.
+                    let _ = place.compare_exchange(mine, LEFT, Ordering::AcqRel, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// The container that has an address in a network.
+    #[inline]
+    pub fn find(&self, network: u16, address: Ipv4Addr) -> Option<Slot> {
+        for place in self.places(network, address) {
+            match place.load(Ordering::Acquire) {
+                0 => return None,
+                there if is_for(there, network, address) => return Slot::new(there as u16 & 0xfff),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn places(&self, network: u16, address: Ipv4Addr) -> impl Iterator<Item = &'a AtomicU64> {
+        let key = u64::from(network) << 32 | u64::from(address.to_bits());
+        let start = crate::shared::hash(&key.to_le_bytes(), 0) as usize % DIRECTORY;
+        let directory = self.directory;
+        (0..NEAR).map(move |far| &directory[(start + far) % DIRECTORY])
+    }
+
+    /// The published ports of a container.
+    pub fn published(&self, slot: Slot) -> impl Iterator<Item = Published> + use<'a> {
+        let words = &self.row(slot)[PUBLISHED_AT..][..2 * PUBLISHED];
+        words.as_chunks::<2>().0.iter().filter_map(|[first, ports]| {
+            let ports = ports.load(Ordering::Acquire);
+            Published::of([first.load(Ordering::Relaxed), ports])
+        })
+    }
+
+    /// Publishes ports, before the container's first program begins. Returns false if there are too
+    /// many ranges already.
+    pub fn publish(&self, slot: Slot, published: Published) -> bool {
+        let words = &self.row(slot)[PUBLISHED_AT..][..2 * PUBLISHED];
+        let mut places = words.as_chunks::<2>().0.iter();
+        let Some([first, ports]) = places.find(|[_, ports]| ports.load(Ordering::Relaxed) == 0)
+        else {
+            return false;
+        };
+        let [address, range] = published.words();
+        first.store(address, Ordering::Relaxed);
+        ports.store(range, Ordering::Release);
+        true
+    }
+}
+
+/// A word of the directory: network, address, and the slot in the last twelve bits.
+const fn entry(network: u16, address: Ipv4Addr, slot: Slot) -> u64 {
+    (network as u64) << 48 | (address.to_bits() as u64) << 12 | slot.0 as u64
+}
+
+const fn is_for(word: u64, network: u16, address: Ipv4Addr) -> bool {
+    word != LEFT && word & !0xfff == entry(network, address, Slot(0))
+}

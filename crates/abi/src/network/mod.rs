@@ -1,0 +1,146 @@
+//! The layout of the file in which the containers of one host keep their networks: addresses, and
+//! the ports that programs have bound.
+//!
+//! A container without a network namespace has a *virtual* IPv4 address in each of its networks,
+//! which programs see, and three *real* ones, which the kernel sees. The real ones lie in
+//! 127.0.0.0/8, where every user may bind every address, so that each container has all ports for
+//! itself and its own loopback. Programs' addresses are translated by this table
+//! (`view::sockets::inet`).
+//!
+//! | part | contents | writers |
+//! |---|---|---|
+//! | header | the first real address | who makes the file |
+//! | [`members`] | which container has which slot, and its addresses and published ports | holders of the lock of all networks |
+//! | directory | slots by network and virtual address | likewise |
+//! | [`ports`] | sockets: virtual port → real address, real port, cookie | all processes |
+//!
+//! The real addresses follow from a container's slot. So a peer's address tells whose socket it is
+//! without a look into the table, and also after its container has ended.
+//!
+//! Everything consists of words that are read and written atomically, as in [`crate::shared`],
+//! because a process may end at any instruction. The file is sparse and never leaves its machine.
+
+pub mod members;
+pub mod ports;
+#[cfg(test)]
+mod tests;
+
+use core::net::Ipv4Addr;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
+pub use members::{Membership, Published, Slot};
+pub use ports::{Family, Port, Protocol};
+
+/// First word of the file. The last digits count versions of the layout.
+const MAGIC: u64 = u64::from_le_bytes(*b"CorNet01");
+const WORD: usize = 8;
+const PAGE_WORDS: usize = 4096 / WORD;
+
+/// Number of containers that the table has room for.
+pub const SLOTS: usize = 4096;
+/// Real addresses of each container.
+const REAL: u32 = 4;
+/// Number of real addresses of a table: a block of this size, aligned to it.
+pub const BLOCK: u32 = SLOTS as u32 * REAL;
+
+mod header {
+    pub(super) const MAGIC: usize = 0;
+    /// The first real address of the table.
+    pub(super) const BASE: usize = 1;
+}
+
+const MEMBERS: Range<usize> = after(PAGE_WORDS, SLOTS * members::ROW);
+const DIRECTORY: Range<usize> = after(MEMBERS.end, members::DIRECTORY);
+const PORTS: Range<usize> = after(DIRECTORY.end, ports::WORDS);
+const ALIASES: Range<usize> = after(PORTS.end, ports::ALIASES);
+
+/// Size of the file in bytes: a multiple of a page.
+pub const SIZE: usize = ALIASES.end * WORD;
+
+const fn after(start: usize, words: usize) -> Range<usize> {
+    start..start + words.next_multiple_of(PAGE_WORDS)
+}
+
+/// What a real address is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// The container's addresses in its networks.
+    Network,
+    /// Its 127.0.0.0/8.
+    Loopback,
+    /// Its `::1`.
+    Loopback6,
+}
+
+/// The mapped file.
+#[derive(Debug, Clone, Copy)]
+pub struct Table<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> Table<'a> {
+    /// Fills in a new file of [`SIZE`] bytes of zeros. `base` is its first real address: one of
+    /// 127.0.0.0/8, a multiple of [`BLOCK`], and not the first block, in which the host's own
+    /// loopback addresses lie. `None` if it is another, or the file is too small. No other process
+    /// may see the file before this returns.
+    pub fn create(words: &'a [AtomicU64], base: Ipv4Addr) -> Option<Self> {
+        let first = u32::from(base);
+        if words.len() * WORD < SIZE
+            || first >> 24 != 127
+            || !first.is_multiple_of(BLOCK)
+            || first & 0x00ff_ffff == 0
+        {
+            return None;
+        }
+        let table = Self { words };
+        table.words[header::BASE].store(first.into(), Ordering::Relaxed);
+        table.words[header::MAGIC].store(MAGIC, Ordering::Release);
+        Some(table)
+    }
+
+    /// Checks that a file is complete; `None` if it is not, or belongs to another version.
+    pub fn open(words: &'a [AtomicU64]) -> Option<Self> {
+        let is_valid =
+            words.len() * WORD >= SIZE && words[header::MAGIC].load(Ordering::Acquire) == MAGIC;
+        is_valid.then_some(Self { words })
+    }
+
+    /// The first real address.
+    pub fn base(&self) -> Ipv4Addr {
+        Ipv4Addr::from(self.words[header::BASE].load(Ordering::Relaxed) as u32)
+    }
+
+    /// The real address of a container.
+    #[inline]
+    pub fn real(&self, slot: Slot, use_: Use) -> Ipv4Addr {
+        let which = match use_ {
+            Use::Network => 0,
+            Use::Loopback => 1,
+            Use::Loopback6 => 2,
+        };
+        Ipv4Addr::from(u32::from(self.base()) + u32::from(slot.number()) * REAL + which)
+    }
+
+    /// The container that has a real address, and what it uses it for.
+    #[inline]
+    pub fn owner(&self, real: Ipv4Addr) -> Option<(Slot, Use)> {
+        let offset = u32::from(real).wrapping_sub(self.base().into());
+        let use_ = match offset % REAL {
+            0 => Use::Network,
+            1 => Use::Loopback,
+            2 => Use::Loopback6,
+            _ => return None,
+        };
+        Some((Slot::new(u16::try_from(offset / REAL).ok()?)?, use_))
+    }
+
+    /// The containers.
+    pub fn members(&self) -> members::Members<'a> {
+        members::Members { rows: &self.words[MEMBERS], directory: &self.words[DIRECTORY] }
+    }
+
+    /// The sockets.
+    pub fn ports(&self) -> ports::Ports<'a> {
+        ports::Ports { words: &self.words[PORTS], aliases: &self.words[ALIASES] }
+    }
+}

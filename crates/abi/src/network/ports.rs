@@ -1,0 +1,312 @@
+//! Sockets that programs have bound: which real address and port a virtual port of a container is.
+//!
+//! Entries lie in a table of buckets by container, protocol and virtual port; a search looks at
+//! [`NEAR`] entries. An entry is made right after the kernel has bound the socket. It is not removed
+//! when the socket is closed, because nothing tells when the last copy of a descriptor is gone. So
+//! an entry says nothing about whether its socket lives: who wants to reach it compares the cookie
+//! with that of the socket that the kernel finds now.
+//!
+//! An entry is claimed by its cookie, which no other socket has, and counts from when its key is
+//! written. A process that is killed in between leaves a place that nobody uses until the file is
+//! made anew.
+//!
+//! For real ports that differ from the virtual ones there are *aliases*: the way back. They are
+//! hints: where there is no room, an older one is overwritten.
+
+use super::Slot;
+use core::net::Ipv4Addr;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Words of an entry: key, addresses, cookie, and one that is not used.
+const ENTRY: usize = 4;
+const ENTRIES: usize = 1 << 15;
+pub(super) const WORDS: usize = ENTRIES * ENTRY;
+/// Number of entries that a search looks at.
+pub const NEAR: usize = 16;
+pub(super) const ALIASES: usize = 1 << 14;
+const NEAR_ALIASES: usize = 8;
+
+const KEY: usize = 0;
+const ADDRESSES: usize = 1;
+const COOKIE: usize = 2;
+
+/// The key of an entry that counts is not 0.
+const PRESENT: u64 = 1 << 63;
+const GROUP: u64 = 1 << 62;
+const FAMILY: u32 = 48;
+/// An alias of a socket that is bound to all of the host's addresses: it leads to the container.
+const WILD: u64 = 1 << 61;
+
+/// The protocol of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Transmission Control Protocol.
+    Tcp,
+    /// User Datagram Protocol.
+    Udp,
+}
+
+/// Which addresses a socket serves that is bound to all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4: the socket's family is `AF_INET`.
+    V4,
+    /// Both: `AF_INET6` without `IPV6_V6ONLY`.
+    Dual,
+    /// IPv6: `AF_INET6` with `IPV6_V6ONLY`.
+    V6,
+}
+
+impl Family {
+    const fn number(self) -> u64 {
+        match self {
+            Self::V4 => 0,
+            Self::Dual => 1,
+            Self::V6 => 2,
+        }
+    }
+
+    /// Returns true if two sockets that are bound to all addresses serve some address in common.
+    pub const fn meets(self, other: Self) -> bool {
+        !matches!((self, other), (Self::V4, Self::V6) | (Self::V6, Self::V4))
+    }
+}
+
+/// The virtual address that stands for `::1`, which is the only IPv6 address of a container.
+pub const LOOPBACK6: Ipv4Addr = Ipv4Addr::new(0, 0, 0, 1);
+
+/// A socket that a program has bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Port {
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Its family.
+    pub family: Family,
+    /// The address that the program gave; 0.0.0.0 for all, [`LOOPBACK6`] for `::1`.
+    pub address: Ipv4Addr,
+    /// The port that the program gave, or the kernel chose.
+    pub port: u16,
+    /// The address at which the kernel finds it.
+    pub real: Ipv4Addr,
+    /// The port at which the kernel finds it.
+    pub real_port: u16,
+    /// The kernel's number of the socket (`SO_COOKIE`), which it never uses again.
+    pub cookie: u64,
+    /// Several sockets share the port (`SO_REUSEPORT`); the cookie is that of one of them.
+    pub group: bool,
+}
+
+impl Port {
+    fn key(&self, slot: Slot) -> u64 {
+        let group = if self.group { GROUP } else { 0 };
+        let real = u64::from(self.real_port) << 32;
+        start_of(slot, self.protocol, self.port) | group | self.family.number() << FAMILY | real
+    }
+
+    const fn addresses(&self) -> u64 {
+        (self.address.to_bits() as u64) << 32 | self.real.to_bits() as u64
+    }
+
+    fn of([key, addresses, cookie]: [u64; 3]) -> Self {
+        Self {
+            protocol: if key >> 28 & 1 == 0 { Protocol::Tcp } else { Protocol::Udp },
+            family: match key >> FAMILY & 3 {
+                0 => Family::V4,
+                1 => Family::Dual,
+                _ => Family::V6,
+            },
+            address: Ipv4Addr::from_bits((addresses >> 32) as u32),
+            port: key as u16,
+            real: Ipv4Addr::from_bits(addresses as u32),
+            real_port: (key >> 32) as u16,
+            cookie,
+            group: key & GROUP != 0,
+        }
+    }
+
+    /// Returns true if the entry of one may take the place of the other's: the kernel finds both at
+    /// the same place, so they do not live at the same time unless they share it.
+    fn replaces(&self, other: &Self) -> bool {
+        (self.address, self.family, self.real, self.real_port)
+            == (other.address, other.family, other.real, other.real_port)
+    }
+}
+
+/// The part of a key that a search knows: port (16), slot (12), protocol (1).
+fn start_of(slot: Slot, protocol: Protocol, port: u16) -> u64 {
+    let udp = u64::from(protocol == Protocol::Udp);
+    PRESENT | udp << 28 | u64::from(slot.number()) << 16 | u64::from(port)
+}
+
+const START: u64 = PRESENT | 0x1fff_ffff;
+
+/// The entries and the aliases.
+#[derive(Debug, Clone, Copy)]
+pub struct Ports<'a> {
+    pub(super) words: &'a [AtomicU64],
+    pub(super) aliases: &'a [AtomicU64],
+}
+
+impl<'a> Ports<'a> {
+    fn near(&self, start: u64) -> impl Iterator<Item = &'a [AtomicU64; ENTRY]> + use<'a> {
+        let entries = self.words.as_chunks::<ENTRY>().0;
+        let first = crate::shared::hash(&start.to_le_bytes(), 1) as usize % ENTRIES;
+        (0..NEAR).map(move |far| &entries[(first / 4 * 4 + far) % ENTRIES])
+    }
+
+    /// What is bound to a port of a container, on whichever of its addresses.
+    #[inline]
+    pub fn find(
+        &self,
+        slot: Slot,
+        protocol: Protocol,
+        port: u16,
+    ) -> impl Iterator<Item = Port> + use<'a> {
+        let start = start_of(slot, protocol, port);
+        self.near(start).filter_map(move |entry| {
+            let key = entry[KEY].load(Ordering::Acquire);
+            if key & START != start {
+                return None;
+            }
+            read(entry, key)
+        })
+    }
+
+    /// Notes a socket. Entries that `is_dead` says the kernel does not have any more give way if
+    /// there is no room. Returns false if there is none even so.
+    pub fn insert(&self, slot: Slot, port: &Port, mut is_dead: impl FnMut(&Port) -> bool) -> bool {
+        let start = start_of(slot, port.protocol, port.port);
+        for entry in self.near(start) {
+            let key = entry[KEY].load(Ordering::Acquire);
+            if key & START == start
+                && let Some(there) = read(entry, key)
+                && port.replaces(&there)
+            {
+                entry[COOKIE].store(port.cookie, Ordering::Release);
+                let _ = entry[KEY].compare_exchange(
+                    key,
+                    port.key(slot),
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
+                return true;
+            }
+        }
+        let put = |entry: &[AtomicU64; ENTRY]| {
+            let claimed =
+                entry[COOKIE].compare_exchange(0, port.cookie, Ordering::AcqRel, Ordering::Relaxed);
+            if claimed.is_err() {
+                return false;
+            }
+            entry[ADDRESSES].store(port.addresses(), Ordering::Relaxed);
+            entry[KEY].store(port.key(slot), Ordering::Release);
+            true
+        };
+        if self.near(start).any(put) {
+            return true;
+        }
+        self.near(start).any(|entry| {
+            let key = entry[KEY].load(Ordering::Acquire);
+            let dead = read(entry, key).is_some_and(|there| is_dead(&there));
+            dead && remove(entry, key) && put(entry)
+        })
+    }
+
+    /// Forgets everything of a container, which has ended.
+    pub fn clear(&self, slot: Slot) {
+        let mine = u64::from(slot.number());
+        for entry in self.words.as_chunks::<ENTRY>().0 {
+            let key = entry[KEY].load(Ordering::Acquire);
+            if key & PRESENT != 0 && key >> 16 & 0xfff == mine {
+                remove(entry, key);
+            }
+        }
+        for alias in self.aliases {
+            let word = alias.load(Ordering::Relaxed);
+            let of = if word & WILD == 0 { word >> 32 & 0xfff } else { word & 0xffff };
+            if word & PRESENT != 0 && of == mine {
+                let _ = alias.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The virtual port of a container's real one, if they differ.
+    pub fn virtual_port(&self, slot: Slot, protocol: Protocol, real: u16) -> Option<u16> {
+        self.alias(start_of(slot, protocol, real))
+    }
+
+    /// Notes it.
+    pub fn set_virtual_port(&self, slot: Slot, protocol: Protocol, real: u16, port: u16) {
+        self.set_alias(start_of(slot, protocol, real), port);
+    }
+
+    /// The container with a socket that is bound to this port of all of the host's addresses.
+    pub fn owner_of_wild(&self, protocol: Protocol, real: u16) -> Option<Slot> {
+        Slot::new(self.alias(Self::wild(protocol, real))?)
+    }
+
+    /// Notes it.
+    pub fn set_owner_of_wild(&self, protocol: Protocol, real: u16, slot: Slot) {
+        self.set_alias(Self::wild(protocol, real), slot.number());
+    }
+
+    /// An alias is its key in the upper bits and a number in the lower ones.
+    fn wild(protocol: Protocol, real: u16) -> u64 {
+        let udp = u64::from(protocol == Protocol::Udp);
+        PRESENT | WILD | udp << 28 | u64::from(real)
+    }
+
+    fn alias(&self, key: u64) -> Option<u16> {
+        let key = shifted(key);
+        self.near_aliases(key).find_map(|word| {
+            let word = word.load(Ordering::Acquire);
+            (word & !0xffff == key).then_some(word as u16)
+        })
+    }
+
+    fn set_alias(&self, key: u64, number: u16) {
+        let key = shifted(key);
+        let is_mine = |word: &&AtomicU64| word.load(Ordering::Relaxed) & !0xffff == key;
+        let is_free = |word: &&AtomicU64| word.load(Ordering::Relaxed) == 0;
+        let place = self
+            .near_aliases(key)
+            .find(is_mine)
+            .or_else(|| self.near_aliases(key).find(is_free))
+            .or_else(|| self.near_aliases(key).next());
+        if let Some(place) = place {
+            place.store(key | u64::from(number), Ordering::Release);
+        }
+    }
+
+    fn near_aliases(&self, key: u64) -> impl Iterator<Item = &'a AtomicU64> + use<'a> {
+        let first = crate::shared::hash(&key.to_le_bytes(), 2) as usize % ALIASES;
+        let aliases = self.aliases;
+        (0..NEAR_ALIASES).map(move |far| &aliases[(first / 8 * 8 + far) % ALIASES])
+    }
+}
+
+/// A key of 29 bits, moved above the number that it leads to.
+const fn shifted(key: u64) -> u64 {
+    key & (PRESENT | WILD) | (key & 0x1fff_ffff) << 16
+}
+
+fn read(entry: &[AtomicU64; ENTRY], key: u64) -> Option<Port> {
+    let port = Port::of([
+        key,
+        entry[ADDRESSES].load(Ordering::Acquire),
+        entry[COOKIE].load(Ordering::Acquire),
+    ]);
+    // What was removed and made anew meanwhile is not read as a mixture.
+    (key & PRESENT != 0 && entry[KEY].load(Ordering::Acquire) == key).then_some(port)
+}
+
+/// Removes an entry. Returns false if somebody else did.
+fn remove(entry: &[AtomicU64; ENTRY], key: u64) -> bool {
+    let cookie = entry[COOKIE].load(Ordering::Acquire);
+    let removed = key & PRESENT != 0
+        && entry[KEY].compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    if removed {
+        let _ = entry[COOKIE].compare_exchange(cookie, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+    removed
+}

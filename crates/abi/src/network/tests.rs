@@ -1,0 +1,227 @@
+use super::*;
+use core::net::Ipv4Addr;
+use std::boxed::Box;
+use std::vec::Vec;
+
+const BASE: Ipv4Addr = Ipv4Addr::new(127, 77, 0, 0);
+
+fn memory() -> Box<[AtomicU64]> {
+    (0..SIZE / WORD).map(|_| AtomicU64::new(0)).collect()
+}
+
+fn slot(number: u16) -> Slot {
+    Slot::new(number).unwrap()
+}
+
+fn port(address: [u8; 4], port: u16, real_port: u16, cookie: u64) -> Port {
+    Port {
+        protocol: Protocol::Tcp,
+        family: Family::V4,
+        address: address.into(),
+        port,
+        real: BASE,
+        real_port,
+        cookie,
+        group: false,
+    }
+}
+
+#[test]
+fn a_file_is_recognised_and_its_block_checked() {
+    let words = memory();
+    assert!(Table::open(&words).is_none());
+    for bad in [[127, 0, 0, 0], [10, 77, 0, 0], [127, 77, 0, 4], [127, 77, 1, 0]] {
+        assert!(Table::create(&words, bad.into()).is_none(), "{bad:?}");
+    }
+    Table::create(&words, BASE).unwrap();
+    assert_eq!(Table::open(&words).unwrap().base(), BASE);
+    assert!(Table::open(&words[1..]).is_none());
+}
+
+#[test]
+fn real_addresses_lead_back() {
+    let words = memory();
+    let table = Table::create(&words, BASE).unwrap();
+    for number in [0, 1, 63, 64, 4095] {
+        for use_ in [Use::Network, Use::Loopback, Use::Loopback6] {
+            let real = table.real(slot(number), use_);
+            assert_eq!(table.owner(real), Some((slot(number), use_)));
+            assert!(real.is_loopback());
+        }
+    }
+    assert_eq!(table.owner(Ipv4Addr::new(127, 0, 0, 1)), None);
+    assert_eq!(table.owner(Ipv4Addr::new(127, 77, 0, 3)), None, "not used");
+    assert_eq!(table.owner(Ipv4Addr::new(127, 77, 64, 0)), None, "behind the block");
+    assert_eq!(table.owner(Ipv4Addr::new(100, 80, 0, 2)), None);
+    assert!(Slot::new(4096).is_none());
+}
+
+#[test]
+fn members_are_found_by_their_addresses() {
+    let words = memory();
+    let members = Table::create(&words, BASE).unwrap().members();
+    let one = |network, last| Membership {
+        network,
+        address: Ipv4Addr::new(100, 80, network as u8, last),
+        prefix: 24,
+    };
+    members.take(slot(0), 7);
+    members.take(slot(4095), 8);
+    assert!(members.join(slot(0), one(1, 2)));
+    assert!(members.join(slot(0), one(2, 2)));
+    assert!(members.join(slot(4095), one(1, 3)));
+    assert_eq!(members.find(1, Ipv4Addr::new(100, 80, 1, 2)), Some(slot(0)));
+    assert_eq!(members.find(2, Ipv4Addr::new(100, 80, 2, 2)), Some(slot(0)));
+    assert_eq!(members.find(1, Ipv4Addr::new(100, 80, 1, 3)), Some(slot(4095)));
+    assert_eq!(members.find(2, Ipv4Addr::new(100, 80, 1, 3)), None);
+    assert_eq!(members.memberships(slot(0)).collect::<Vec<_>>(), [one(1, 2), one(2, 2)]);
+    assert!(one(1, 2).has(Ipv4Addr::new(100, 80, 1, 255)));
+    assert!(!one(1, 2).has(Ipv4Addr::new(100, 80, 0, 255)));
+
+    members.leave(slot(0), 1);
+    assert_eq!(members.find(1, Ipv4Addr::new(100, 80, 1, 2)), None);
+    assert_eq!(members.find(1, Ipv4Addr::new(100, 80, 1, 3)), Some(slot(4095)));
+    assert_eq!(members.container(slot(0)), Some(7));
+    members.clear(slot(0));
+    assert_eq!(members.container(slot(0)), None);
+    assert_eq!(members.find(2, Ipv4Addr::new(100, 80, 2, 2)), None);
+}
+
+/// Addresses that come and go for ever do not fill the directory.
+#[test]
+fn the_directory_keeps_room() {
+    let words = memory();
+    let members = Table::create(&words, BASE).unwrap().members();
+    for round in 0..40_u32 {
+        for number in 0..1000_u16 {
+            let address = Ipv4Addr::from_bits(0x6450_0000 + round * 1000 + u32::from(number));
+            members.take(slot(number), 1);
+            assert!(members.join(slot(number), Membership { network: 1, address, prefix: 10 }));
+            assert_eq!(members.find(1, address), Some(slot(number)));
+        }
+    }
+}
+
+#[test]
+fn a_container_is_in_so_many_networks() {
+    let words = memory();
+    let members = Table::create(&words, BASE).unwrap().members();
+    let one =
+        |network| Membership { network, address: [10, 0, network as u8, 1].into(), prefix: 24 };
+    for network in 1..=members::MEMBERSHIPS as u16 {
+        assert!(members.join(slot(5), one(network)));
+    }
+    assert!(!members.join(slot(5), one(99)));
+    assert!(members.join(slot(5), one(3)), "again");
+    members.leave(slot(5), 3);
+    assert!(members.join(slot(5), one(99)));
+}
+
+#[test]
+fn published_ranges() {
+    let words = memory();
+    let members = Table::create(&words, BASE).unwrap().members();
+    let range =
+        Published { address: [0, 0, 0, 0].into(), host: 8080, inside: 80, count: 3, udp: false };
+    assert!(members.publish(slot(1), range));
+    let udp = Published { udp: true, address: [127, 0, 0, 1].into(), ..range };
+    assert!(members.publish(slot(1), udp));
+    assert_eq!(members.published(slot(1)).collect::<Vec<_>>(), [range, udp]);
+    assert_eq!(
+        [79, 80, 82, 83].map(|inside| range.port(inside)),
+        [None, Some(8080), Some(8082), None]
+    );
+    for _ in 2..members::PUBLISHED {
+        assert!(members.publish(slot(1), range));
+    }
+    assert!(!members.publish(slot(1), range));
+    assert_eq!(members.published(slot(2)).count(), 0);
+}
+
+#[test]
+fn ports_are_found_by_container_protocol_and_number() {
+    let words = memory();
+    let ports = Table::create(&words, BASE).unwrap().ports();
+    let any = port([0, 0, 0, 0], 80, 40_000, 11);
+    let own = port([100, 80, 0, 2], 5432, 5432, 12);
+    let local = Port { real: [127, 77, 0, 1].into(), ..port([127, 0, 0, 1], 5432, 5432, 13) };
+    let udp = Port { protocol: Protocol::Udp, family: Family::V6, group: true, ..own };
+    for one in [any, own, local, udp] {
+        assert!(ports.insert(slot(9), &one, |_| false));
+    }
+    let found = |protocol, number| ports.find(slot(9), protocol, number).collect::<Vec<_>>();
+    assert_eq!(found(Protocol::Tcp, 80), [any]);
+    assert_eq!(found(Protocol::Tcp, 5432), [own, local]);
+    assert_eq!(found(Protocol::Udp, 5432), [udp]);
+    assert_eq!(found(Protocol::Tcp, 40_000), []);
+    assert_eq!(ports.find(slot(8), Protocol::Tcp, 80).count(), 0);
+
+    // The next socket at the same place.
+    let next = Port { cookie: 14, ..own };
+    assert!(ports.insert(slot(9), &next, |_| false));
+    assert_eq!(found(Protocol::Tcp, 5432), [next, local]);
+
+    ports.set_virtual_port(slot(9), Protocol::Tcp, 40_000, 80);
+    ports.set_owner_of_wild(Protocol::Udp, 50_000, slot(9));
+    assert_eq!(ports.virtual_port(slot(9), Protocol::Tcp, 40_000), Some(80));
+    assert_eq!(ports.virtual_port(slot(9), Protocol::Udp, 40_000), None);
+    assert_eq!(ports.virtual_port(slot(8), Protocol::Tcp, 40_000), None);
+    assert_eq!(ports.owner_of_wild(Protocol::Udp, 50_000), Some(slot(9)));
+    ports.insert(slot(10), &any, |_| false);
+    ports.clear(slot(9));
+    assert_eq!(found(Protocol::Tcp, 5432), []);
+    assert_eq!(ports.virtual_port(slot(9), Protocol::Tcp, 40_000), None);
+    assert_eq!(ports.owner_of_wild(Protocol::Udp, 50_000), None);
+    assert_eq!(ports.find(slot(10), Protocol::Tcp, 80).count(), 1);
+}
+
+/// Where there is no room, only what is dead gives way.
+#[test]
+fn dead_entries_give_way() {
+    let words = memory();
+    let ports = Table::create(&words, BASE).unwrap().ports();
+    let mut cookie = 0;
+    let mut put = |number: u16, dead: bool| {
+        cookie += 1;
+        ports.insert(slot(1), &port([0, 0, 0, 0], number, number, cookie), |_| dead)
+    };
+    let lost = (1..=60_000).find(|number| !put(*number, false));
+    let lost = lost.expect("more sockets than entries");
+    assert!(lost > 10_000, "the table was full after {lost}");
+    assert_eq!(ports.find(slot(1), Protocol::Tcp, lost).count(), 0);
+    assert!(put(lost, true));
+    assert_eq!(ports.find(slot(1), Protocol::Tcp, lost).count(), 1);
+}
+
+/// Threads that bind and look up at once never read a mixture of two entries.
+#[test]
+fn readers_see_whole_entries() {
+    let words = memory();
+    let table = Table::create(&words, BASE).unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..3_u64 {
+            let ports = table.ports();
+            scope.spawn(move || {
+                for round in 0..20_000_u64 {
+                    let number = (round % 7) as u16 + 1;
+                    let cookie = (round * 3 + writer + 1) << 16 | u64::from(number);
+                    let mut one = port([0, 0, 0, 0], number, number + 1000, cookie);
+                    one.real = Ipv4Addr::from_bits(u32::from(number));
+                    ports.insert(slot(1), &one, |_| true);
+                    if round % 5000 == 0 {
+                        ports.clear(slot(2));
+                    }
+                }
+            });
+        }
+        let ports = table.ports();
+        for round in 0..60_000_u64 {
+            let number = (round % 7) as u16 + 1;
+            for found in ports.find(slot(1), Protocol::Tcp, number) {
+                assert_eq!(found.real_port, number + 1000);
+                assert_eq!(found.real.to_bits(), u32::from(number));
+                assert_eq!(found.cookie as u16, number);
+            }
+        }
+    });
+}
