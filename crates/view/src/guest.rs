@@ -1,8 +1,9 @@
-//! The two traits that a backend implements: [`Guest`] is the guest's memory, [`Host`] makes system
-//! calls on the guest's behalf.
+//! The traits that a backend implements: [`Guest`] is the guest's memory, [`Host`] makes system calls
+//! on the guest's behalf, [`Sockets`] those on its sockets.
 
 use crate::errno::{Errno, Result};
 use crate::identity::Truth;
+pub use crate::sockets::host::{SocketKind, SocketOption, Sockets};
 use crate::task::Task;
 use crate::text::Text;
 use core::ffi::CStr;
@@ -418,6 +419,6 @@ pub trait Host {
     }
 }
 
-/// A backend: a type that implements both traits.
-pub trait Backend: Guest + Host {}
-impl<T: Guest + Host> Backend for T {}
+/// A backend: a type that implements all three traits.
+pub trait Backend: Guest + Host + Sockets {}
+impl<T: Guest + Host + Sockets> Backend for T {}

@@ -5,7 +5,7 @@
 //!   flags (4), switches (8), filter (4), identity (4 × 4)
 //!   numbers of bindings and emulators (4, 4)
 //!   places: host paths
-//!   host name
+//!   host name, slot in the table of networks (4)
 //!   bindings: flags (1), guest path, host path
 //!   emulators: machine (2), host path
 //! ```
@@ -53,6 +53,8 @@ pub struct Places<'a> {
     /// The directory in which patched code is kept for all containers of the image (modes F). It
     /// lies beside the image's tree, one for each build of the stage. Empty if there is none.
     pub texts: &'a [u8],
+    /// The table of networks ([`abi::network`]). Empty if the container is in none.
+    pub networks: &'a [u8],
 }
 
 /// Everything that the container's programs are started with.
@@ -68,6 +70,8 @@ pub struct Start<'a> {
     pub places: Places<'a>,
     /// The host name that the guest sees ([`World::host_name`]).
     pub host_name: &'a [u8],
+    /// The container's slot in the table of networks; 0 if it is in none.
+    pub slot: u32,
 }
 
 /// The name in `/proc/PID/maps` of the memory in which the stage keeps a program's code with its
@@ -142,13 +146,16 @@ pub fn write(start: &Start<'_>, world: &World<'_>, into: &mut [u8]) -> Option<us
     }
     writer.word(u32::try_from(world.bindings.len()).ok()?)?;
     writer.word(u32::try_from(world.emulators.len()).ok()?)?;
-    let Places { tree, stage, shared, notes, copy_dir, run, aliases, index, lower, moved, texts } =
-        start.places;
-    let places = [tree, stage, shared, notes, copy_dir, run, aliases, index, lower, moved, texts];
-    for path in places {
+    let Places { tree, stage, shared, notes, copy_dir, run, .. } = start.places;
+    let Places { aliases, index, lower, moved, texts, networks, .. } = start.places;
+    for path in [tree, stage, shared, notes, copy_dir, run] {
+        writer.path(path)?;
+    }
+    for path in [aliases, index, lower, moved, texts, networks] {
         writer.path(path)?;
     }
     writer.path(start.host_name)?;
+    writer.word(start.slot)?;
     for binding in world.bindings {
         let read_only = if binding.read_only { READ_ONLY } else { 0 };
         writer.bytes(&[kind_number(binding.kind) | read_only])?;
@@ -222,10 +229,11 @@ pub fn read(bytes: &[u8]) -> Option<(Start<'_>, Tables<'_>)> {
         lower: reader.path()?,
         moved: reader.path()?,
         texts: reader.path()?,
+        networks: reader.path()?,
     };
-    let host_name = reader.path()?;
+    let (host_name, slot) = (reader.path()?, reader.word()?);
     Some((
-        Start { identity, switches, filter, places, host_name },
+        Start { identity, switches, filter, places, host_name, slot },
         Tables { bindings, emulators, rest: reader.0 },
     ))
 }

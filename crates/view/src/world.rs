@@ -1,6 +1,7 @@
 //! The constants of a container while it runs: bindings, ids, emulators, image.
 
 use crate::image::Image;
+use crate::sockets::inet::Network;
 
 /// A host file or directory that appears under a name of the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,9 @@ pub struct World<'a> {
     /// The image beneath the root binding's directory, where the container's tree has two layers
     /// that the view puts together. Without it that directory is the whole tree.
     pub image: Option<Image<'a>>,
+    /// The container's place among those with which it has networks. Without it the guest's addresses
+    /// are the host's.
+    pub network: Option<Network<'a>>,
     /// The names that the guest paths of the bindings consist of.
     names: Names,
 }
@@ -73,6 +77,7 @@ impl<'a> World<'a> {
             overlaps,
             namespaces: false,
             image: None,
+            network: None,
             names,
         }
     }

@@ -1,5 +1,7 @@
-//! Translates `struct sockaddr_un` from the guest to the kernel and back.
+//! Translates `struct sockaddr` from the guest to the kernel and back: names of sockets in the file
+//! system here, addresses of the internet in [`super::inet`].
 
+use super::inet;
 use super::request::Request;
 use crate::CallContext;
 use crate::calls::support::{exists, unless_no_directory};
@@ -10,6 +12,7 @@ use crate::paths::{Intent, Last, Origin, Place, resolve, reverse, seen_from};
 use crate::stored::{ALIASES, ALIASES_DIGITS, LINK_DIGITS};
 use crate::text::Text;
 use crate::verdict::{After, Verdict};
+use abi::calls::Op;
 use abi::layout::sockaddr_un::{PATH, PATH_SIZE, SIZE};
 use linux_raw_sys::general as raw;
 
@@ -51,6 +54,14 @@ impl Address {
         Ok(Self { bytes, length })
     }
 
+    fn internet(address: core::net::SocketAddr) -> Self {
+        let mut spelled = [0; inet::LONGEST];
+        let length = inet::spell(address, &mut spelled);
+        let mut bytes = [0; SIZE];
+        bytes[..length].copy_from_slice(&spelled[..length]);
+        Self { bytes, length }
+    }
+
     /// The used bytes of the structure.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
@@ -76,26 +87,44 @@ fn read<N: Backend>(context: &mut CallContext<'_, N>, at: u64, length: u64) -> b
     end != 0 && context.buffers.named[0].set(&path[..end]).is_ok()
 }
 
-/// The address that the kernel gets for a guest's; `None` if the guest's own is right.
+/// The address that the kernel gets for one that the guest wants to reach; `None` if the guest's own
+/// is right.
 pub(super) fn forward<N: Backend>(
     context: &mut CallContext<'_, N>,
+    descriptor: u64,
     at: u64,
     length: u64,
-    purpose: Purpose,
 ) -> Result<Option<Address>> {
+    if let Some((network, address)) = internet(context, at, length) {
+        let real = inet::reach(context, network, descriptor, address)?;
+        return Ok(real.map(Address::internet));
+    }
     if !read(context, at, length) {
         return Ok(None);
     }
-    let place = find(context, purpose)?;
-    let checked = match purpose {
-        Purpose::Bind => Ok(()),
-        Purpose::Reach => may_reach(context, &place),
-    };
-    if let Err(error) = checked {
+    let place = find(context, Purpose::Reach)?;
+    if let Err(error) = may_reach(context, &place) {
         place.close(context.backend);
         return Err(error);
     }
-    spell(context, place, purpose)
+    spell(context, place, Purpose::Reach)
+}
+
+/// Reads an address of the internet; `None` if it is another, or the kernel's own is right.
+fn internet<'a, N: Backend>(
+    context: &mut CallContext<'a, N>,
+    at: u64,
+    length: u64,
+) -> Option<(inet::Network<'a>, core::net::SocketAddr)> {
+    let network = context.world.network?;
+    let length = length as u32 as usize;
+    if length > STORAGE {
+        return None;
+    }
+    let mut bytes = [0; inet::LONGEST];
+    let bytes = &mut bytes[..length.min(inet::LONGEST)];
+    context.backend.read(at, bytes).ok()?;
+    Some((network, inet::given(bytes)?))
 }
 
 fn find<N: Backend>(context: &mut CallContext<'_, N>, purpose: Purpose) -> Result<Place> {
@@ -229,7 +258,7 @@ pub(super) fn send<N: Backend>(
     at: usize,
 ) -> Result<Verdict> {
     let [address, length] = [request.arguments[at], request.arguments[at + 1]];
-    match forward(context, address, length, Purpose::Reach)? {
+    match forward(context, request.arguments[0], address, length)? {
         None => Ok(Verdict::Pass),
         Some(host) => with_address(context, request, at, &host, After::Nothing),
     }
@@ -254,7 +283,10 @@ pub(super) fn bind<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
 ) -> Result<Verdict> {
-    let [_, address, length, ..] = request.arguments;
+    let [descriptor, address, length, ..] = request.arguments;
+    if let Some((network, address)) = internet(context, address, length) {
+        return inet::bind(context, network, descriptor, address);
+    }
     if !read(context, address, length) {
         return Ok(Verdict::Pass);
     }
@@ -357,6 +389,7 @@ pub(super) fn receive<N: Backend>(
 /// kernel does it, even if the address then cannot be written.
 pub(super) fn received<N: Backend>(
     context: &mut CallContext<'_, N>,
+    request: &Request,
     from: (u64, u64),
     to: (u64, u64),
     room: u32,
@@ -366,7 +399,7 @@ pub(super) fn received<N: Backend>(
     let whole = u32::from_le_bytes(length) as usize;
     let in_place = from == to;
     let there = if in_place { whole.min(room as usize) } else { whole };
-    let shown = Shown::of(context, from.0, there, whole)?;
+    let shown = Shown::of(context, request, from.0, (there, whole))?;
     if in_place && !shown.changed {
         return Ok(());
     }
@@ -388,16 +421,16 @@ impl Shown {
     /// Translates the address of `there` bytes at `from` (`whole` is the length before it was cut).
     pub(super) fn of<N: Backend>(
         context: &mut CallContext<'_, N>,
+        request: &Request,
         from: u64,
-        there: usize,
-        whole: usize,
+        (there, whole): (usize, usize),
     ) -> Result<Self> {
         let mut bytes = [0; STORAGE];
         let there = there.min(STORAGE);
         if there != 0 {
             context.backend.read(from, &mut bytes[..there])?;
         }
-        Ok(match backward(context, &mut bytes, there)? {
+        Ok(match backward(context, request, &mut bytes, there)? {
             Some(length) => Self { bytes, length, whole: length, changed: true },
             None => Self { bytes, length: there, whole, changed: false },
         })
@@ -419,9 +452,26 @@ impl Shown {
 /// unchanged.
 fn backward<N: Backend>(
     context: &mut CallContext<'_, N>,
+    request: &Request,
     bytes: &mut [u8; STORAGE],
     length: usize,
 ) -> Result<Option<usize>> {
+    if let Some(network) = context.world.network
+        && let Some(real) = inet::given(&bytes[..length])
+    {
+        let role = match request.op {
+            Op::Getsockname => inet::Role::Own,
+            Op::Getpeername => inet::Role::Other,
+            _ => inet::Role::Sender,
+        };
+        let shown = inet::shown(context, network, (request.arguments[0], role), real);
+        return Ok(shown.map(|shown| {
+            let mut spelled = [0; inet::LONGEST];
+            let length = inet::spell(shown, &mut spelled);
+            bytes[..length].copy_from_slice(&spelled[..length]);
+            length
+        }));
+    }
     if length <= PATH || u16::from_le_bytes([bytes[0], bytes[1]]) != AF_UNIX {
         return Ok(None);
     }

@@ -6,7 +6,7 @@
 //! writes into a header is copied back. At most [`MANY`] messages go in one call: `sendmmsg` and
 //! `recvmmsg` may always handle fewer than they are asked for.
 
-use super::address::{self, Purpose, Shown};
+use super::address::{self, Shown};
 use super::peers;
 use super::request::Request;
 use crate::CallContext;
@@ -42,7 +42,7 @@ pub(super) fn send<N: Backend>(
     let layout = layout_of(request);
     let mut header: Header = [0; 64];
     if context.backend.read(request.arguments[1], &mut header[..layout.size]).is_err()
-        || !outgoing(context, &layout, &mut header)?
+        || !outgoing(context, request, &layout, &mut header)?
     {
         return Ok(Verdict::Pass);
     }
@@ -64,7 +64,7 @@ pub(super) fn send_many<N: Backend>(
         let mut header: Header = [0; 64];
         let at = request.arguments[1] + (index * layout.stride) as u64;
         let one = context.backend.read(at, &mut header[..layout.stride]);
-        match one.and_then(|()| outgoing(context, &layout, &mut header)) {
+        match one.and_then(|()| outgoing(context, request, &layout, &mut header)) {
             Ok(now) => changed |= now,
             // The messages before the bad one are sent; the kernel does not report the error
             // either.
@@ -94,6 +94,7 @@ pub(super) fn send_many<N: Backend>(
 /// Translates a header for the kernel; false if it needs no change.
 fn outgoing<N: Backend>(
     context: &mut CallContext<'_, N>,
+    request: &Request,
     layout: &Msghdr,
     header: &mut Header,
 ) -> Result<bool> {
@@ -101,7 +102,7 @@ fn outgoing<N: Backend>(
     let name = layout.word_at(header, layout.name);
     let length = u64::from(u32_at(header, layout.name_length));
     if name != 0
-        && let Some(host) = address::forward(context, name, length, Purpose::Reach)?
+        && let Some(host) = address::forward(context, request.arguments[0], name, length)?
     {
         let at = context.backend.scratch(host.as_bytes(), 2)?;
         layout.put_word(header, layout.name, at);
@@ -262,7 +263,7 @@ pub(super) fn received<N: Backend>(
     let name = layout.word_at(&header, layout.name);
     let whole = u32_at(&header, layout.name_length) as usize;
     if name != 0 && whole != 0 && room != 0 {
-        let shown = Shown::of(context, name, whole.min(room as usize), whole)?;
+        let shown = Shown::of(context, request, name, (whole.min(room as usize), whole))?;
         if shown.changed {
             let length = (shown.whole as u32).to_le_bytes();
             context.backend.write(at + layout.name_length as u64, &length)?;
@@ -295,7 +296,7 @@ pub(super) fn received_many<N: Backend>(
             (layout.word_at(&copy, layout.name), layout.word_at(&guest, layout.name));
         let whole = u32_at(&copy, layout.name_length) as usize;
         if name != 0 {
-            let shown = Shown::of(context, from, whole, whole)?;
+            let shown = Shown::of(context, request, from, (whole, whole))?;
             shown.write(context, name, room)?;
             let length = (shown.whole as u32).to_le_bytes();
             guest[layout.name_length..layout.name_length + 4].copy_from_slice(&length);

@@ -12,10 +12,15 @@
 //! does every other family, except the kernel's audit (netlink): emulated root gets "not
 //! supported", as in any container, instead of "not permitted".
 //!
+//! In a container whose networks have names, addresses of the internet are translated too:
+//! [`inet`].
+//!
 //! - [`request`]: decodes the arguments, also those of `socketcall`. [`address`]: translates names.
 //!   [`messages`]: `sendmsg` and its family. [`peers`]: ids of other processes.
 
 mod address;
+pub mod host;
+pub mod inet;
 mod messages;
 mod peers;
 mod request;
@@ -78,11 +83,11 @@ pub fn leave<N: Backend>(
     };
     let done = match after {
         After::Address { address, length, room } => {
-            address::received(context, (address, length), (address, length), room)
+            address::received(context, &request, (address, length), (address, length), room)
         }
         After::AddressFrom { scratch, address, length, room } => {
             let from = (scratch, scratch + address::LENGTH_BEHIND);
-            address::received(context, from, (address, length), room)
+            address::received(context, &request, from, (address, length), room)
         }
         After::Message { header, room } => messages::received(context, &request, header, room),
         After::Messages { scratch, count } => {

@@ -1,0 +1,72 @@
+//! Asks the kernel which socket is bound to an address and port; see sock_diag(7).
+
+use crate::sockets::host::Sockets;
+use abi::network::{Port, Protocol};
+
+const AF_INET: u8 = 2;
+const IPPROTO_TCP: u8 = 6;
+const IPPROTO_UDP: u8 = 17;
+/// `SOCK_DIAG_BY_FAMILY`.
+const BY_FAMILY: u16 = 20;
+/// `NLM_F_REQUEST`.
+const REQUEST: u16 = 1;
+/// `sizeof(struct nlmsghdr)`.
+const HEADER: usize = 16;
+/// `sizeof(struct inet_diag_req_v2)`.
+const ASKED: usize = 56;
+/// `INET_DIAG_NOCOOKIE`.
+const NO_COOKIE: [u8; 8] = [0xff; 8];
+/// Offsets in `struct inet_diag_sockid`, which lies 8 bytes into the request and 4 into the answer.
+mod id {
+    pub(super) const SOURCE_PORT: usize = 0;
+    pub(super) const DESTINATION_PORT: usize = 2;
+    pub(super) const SOURCE: usize = 4;
+    pub(super) const DESTINATION: usize = 20;
+    pub(super) const COOKIE: usize = 40;
+}
+const ASKED_ID: usize = HEADER + 8;
+const TOLD_ID: usize = HEADER + 4;
+/// Offset of `idiag_uid` in the answer.
+const TOLD_UID: usize = HEADER + 64;
+const TOLD: usize = HEADER + 72;
+
+/// The socket at an address and port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Its cookie.
+    pub(super) cookie: u64,
+    /// The user who made it.
+    pub(super) uid: u32,
+}
+
+/// Finds the socket that gets what is sent to the place of an entry: of TCP one that listens.
+pub(super) fn find(host: &mut impl Sockets, port: &Port) -> Option<Found> {
+    let udp = port.protocol == Protocol::Udp;
+    let mut request = [0; HEADER + ASKED];
+    request[..4].copy_from_slice(&((HEADER + ASKED) as u32).to_le_bytes());
+    request[4..6].copy_from_slice(&BY_FAMILY.to_le_bytes());
+    request[6..8].copy_from_slice(&REQUEST.to_le_bytes());
+    request[HEADER] = AF_INET;
+    request[HEADER + 1] = if udp { IPPROTO_UDP } else { IPPROTO_TCP };
+    // All states.
+    request[HEADER + 4..HEADER + 8].fill(0xff);
+    // For UDP the kernel has source and destination the other way round ("for historical reasons").
+    let (at, port_at) =
+        if udp { (id::DESTINATION, id::DESTINATION_PORT) } else { (id::SOURCE, id::SOURCE_PORT) };
+    request[ASKED_ID + port_at..][..2].copy_from_slice(&port.real_port.to_be_bytes());
+    request[ASKED_ID + at..][..4].copy_from_slice(&port.real.octets());
+    request[ASKED_ID + id::COOKIE..][..8].copy_from_slice(&NO_COOKIE);
+
+    let mut answer = [0; 256];
+    let length = host.ask_sockets(&request, &mut answer).ok()?;
+    let answer = answer.get(..length)?;
+    if length < TOLD || answer[4..6] != BY_FAMILY.to_le_bytes() {
+        return None;
+    }
+    let word = |at: usize| answer[at..].first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+    let cookie = TOLD_ID + id::COOKIE;
+    Some(Found {
+        cookie: u64::from(word(cookie)?) | u64::from(word(cookie + 4)?) << 32,
+        uid: word(TOLD_UID)?,
+    })
+}

@@ -1,0 +1,96 @@
+//! Addresses of the internet in a container whose networks have names, and which has no network
+//! namespace: the guest's *virtual* addresses and ports, and the kernel's *real* ones.
+//!
+//! [`abi::network`] has the table of both. The rules:
+//!
+//! - A container has one real address for its networks, one for 127.0.0.0/8 and one for `::1`
+//!   ([`Use`]). A socket is bound to that of the address that the guest names; one for all
+//!   addresses is bound to that of the networks. The port stays, if it is free and the caller may
+//!   bind it, else the kernel chooses one. A published port is bound at the host's own address.
+//! - Who connects to a member, or to his own loopback, is bound to a real address of his own
+//!   before, so that the other side sees who he is. Who sends datagrams is bound to all addresses
+//!   of the host with a port that is noted, because he may send to other hosts too.
+//! - An address that belongs to none of the container's networks is another host's: it stays.
+//! - A socket is reached only if the kernel finds the one that was noted ([`alive`]). In the place
+//!   of one that has ended the guest is sent to [`NOBODY`].
+//!
+//! [`address`]: what an address means. [`binding`]: `bind`. [`reach`]: `connect` and what is sent.
+//! [`shown`]: addresses that the kernel returns. [`diag`]: whether a socket lives.
+
+mod address;
+mod binding;
+mod diag;
+mod reach;
+mod shown;
+
+use crate::CallContext;
+use crate::errno::Result;
+use crate::guest::{Backend, HostFd};
+use crate::sockets::host::SocketKind;
+use abi::network::{Port, Published, Slot, Table, Use};
+pub use address::{LONGEST, given, spell};
+pub(super) use binding::bind;
+pub(super) use reach::reach;
+pub(super) use shown::{Role, shown};
+
+/// A container's place in the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Network<'a> {
+    /// The table of this host.
+    pub table: Table<'a>,
+    /// The container's slot.
+    pub slot: Slot,
+    /// The user who started the container, on the host.
+    pub uid: u32,
+}
+
+impl PartialEq for Network<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.slot == other.slot && self.table.base() == other.table.base()
+    }
+}
+
+impl Network<'_> {
+    /// How a port of the container is published.
+    fn publishing(&self, udp: bool, port: u16) -> Option<(Published, u16)> {
+        self.table
+            .members()
+            .published(self.slot)
+            .filter(|one| one.udp == udp)
+            .find_map(|one| one.port(port).map(|host| (one, host)))
+    }
+}
+
+/// The real port at which nobody listens: that of tcpmux (RFC 1078), which an unprivileged user
+/// cannot bind.
+const NOBODY: u16 = 1;
+
+/// Calls with the socket behind a descriptor of the guest.
+fn with_socket<N: Backend, T>(
+    context: &mut CallContext<'_, N>,
+    descriptor: u64,
+    call: impl FnOnce(&mut CallContext<'_, N>, HostFd, &SocketKind) -> Result<T>,
+) -> Result<T> {
+    let socket = context.backend.hold_socket(descriptor as u32 as i32)?;
+    let kind = context.backend.socket_kind(socket);
+    let result = kind.and_then(|kind| call(context, socket, &kind));
+    context.backend.release_socket(socket);
+    result
+}
+
+/// Returns true if the kernel finds the socket of an entry at its place.
+fn alive<N: Backend>(context: &mut CallContext<'_, N>, network: Network<'_>, port: &Port) -> bool {
+    diag::find(context.backend, port).is_some_and(|found| {
+        // Of sockets that share a port the kernel shows any; another user's cannot be among them.
+        if port.group { found.uid == network.uid } else { found.cookie == port.cookie }
+    })
+}
+
+/// The uses of a container's real addresses, by the guest's.
+const fn use_of(address: core::net::Ipv4Addr) -> Use {
+    match address.octets() {
+        [0, 0, 0, 1] => Use::Loopback6,
+        [127, ..] => Use::Loopback,
+        _ => Use::Network,
+    }
+}
