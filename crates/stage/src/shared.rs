@@ -4,10 +4,12 @@
 use crate::system::{self, Failed, Written};
 use abi::boot;
 use abi::index::Index;
+use abi::network::{Slot, Table};
 use abi::shared::{Shared, Switches};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use view::image::Image;
+use view::sockets::inet::Network;
 use view::stored::{BINDINGS_MAX, EMULATORS_MAX, Places, Start};
 use view::world::{Binding, Emulator, Kind};
 use view::{Errno, World, stored};
@@ -75,37 +77,30 @@ pub(crate) unsafe fn attach(start: u64, length: usize, number: u32) -> Result<()
         let namespaces = start.switches.has(Switches::NAMESPACES);
         let mut world = World::new(bindings, start.identity, emulators).in_namespaces(namespaces);
         world.host_name = start.host_name;
-        world.image = image(&shared, &start.places, at + length as u64)?;
+        let mut end = at + length as u64;
+        world.image = image(&shared, &start.places, &mut end)?;
+        world.network = network(&start, &mut end)?;
         (&raw mut (*state).world).write(world);
     }
     switch_on(start.switches);
     Ok(())
 }
 
-/// Maps the index of the image behind the shared file; `None` if the container's tree has one
+/// Maps the index of the image behind what ends at `end`; `None` if the container's tree has one
 /// layer.
 #[inline(never)]
 fn image(
     shared: &Shared<'static>,
     places: &Places<'static>,
-    behind: u64,
+    end: &mut u64,
 ) -> Result<Option<Image<'static>>, Failed> {
-    const PAGE: u64 = 4096;
     if places.index.is_empty() {
         return Ok(None);
     }
-    let at = behind.next_multiple_of(PAGE);
-    let room = system::base() + boot::SLOTS - at;
-    let opened = crate::kernel::open_read(places.index).map_err(|_| Failed)? as u64;
-    let mapped = system::size(opened).and_then(|length| {
-        if length > room {
-            return Err(Failed);
-        }
-        system::map_index(at, length, opened).map(|()| length)
-    });
-    system::close(opened);
+    let opened = crate::kernel::open(places.index, false).map_err(|_| Failed)? as u64;
+    let (at, length) = behind(end, opened, system::map_index)?;
     // SAFETY: the file has just been mapped for good. It was checked and does not change.
-    let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, mapped? as usize) };
+    let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, length as usize) };
     Ok(Some(Image {
         index: Index::open(bytes).ok_or(Failed)?,
         changes: shared.changes(),
@@ -114,6 +109,47 @@ fn image(
         device: shared.tree_device().ok_or(Failed)?,
         owner: shared.tree_owner(),
     }))
+}
+
+/// Maps the table of networks likewise; `None` if the container is in none.
+#[inline(never)]
+fn network(start: &Start<'static>, end: &mut u64) -> Result<Option<Network<'static>>, Failed> {
+    if start.places.networks.is_empty() {
+        return Ok(None);
+    }
+    let opened = crate::kernel::open(start.places.networks, true).map_err(|_| Failed)? as u64;
+    let (at, length) = behind(end, opened, system::map_shared)?;
+    // SAFETY: the file has just been mapped for good; its words are only accessed atomically.
+    let words = unsafe {
+        core::slice::from_raw_parts(at as *const AtomicU64, length as usize / size_of::<u64>())
+    };
+    let slot = u16::try_from(start.slot).ok().and_then(Slot::new);
+    Ok(Some(Network {
+        table: Table::open(words).ok_or(Failed)?,
+        slot: slot.ok_or(Failed)?,
+        uid: crate::kernel::calls::geteuid(),
+    }))
+}
+
+/// Maps a file at the next page behind what is mapped, and closes it; returns its place and length.
+fn behind(
+    end: &mut u64,
+    opened: u64,
+    map: impl Fn(u64, u64, u64) -> Result<(), Failed>,
+) -> Result<(u64, u64), Failed> {
+    const PAGE: u64 = 4096;
+    let at = end.next_multiple_of(PAGE);
+    let room = system::base() + boot::SLOTS - at;
+    let mapped = system::size(opened).and_then(|length| {
+        if length > room {
+            return Err(Failed);
+        }
+        map(at, length, opened).map(|()| length)
+    });
+    system::close(opened);
+    let length = mapped?;
+    *end = at + length;
+    Ok((at, length))
 }
 
 fn state() -> &'static State {

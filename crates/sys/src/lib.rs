@@ -22,5 +22,6 @@ pub mod random;
 mod raw;
 pub mod seccomp;
 pub mod shared;
+pub mod socket;
 pub mod terminal;
 pub mod userns;

@@ -22,6 +22,8 @@ const _: () = assert!(PUBLISHED_AT + 2 * PUBLISHED <= ROW);
 
 /// The first eight bytes of the container's id; 0 where the slot is free.
 const CONTAINER: usize = 0;
+/// Is not 0 if all networks of the container are internal.
+const INTERNAL: usize = 1;
 const MEMBERSHIPS_AT: usize = 8;
 const PUBLISHED_AT: usize = MEMBERSHIPS_AT + ROOM;
 
@@ -151,6 +153,16 @@ impl<'a> Members<'a> {
         for word in self.row(slot) {
             word.store(0, Ordering::Release);
         }
+    }
+
+    /// Returns true if no way leads out of the container's networks.
+    pub fn is_internal(&self, slot: Slot) -> bool {
+        self.row(slot)[INTERNAL].load(Ordering::Relaxed) != 0
+    }
+
+    /// Stores that.
+    pub fn set_internal(&self, slot: Slot, internal: bool) {
+        self.row(slot)[INTERNAL].store(internal.into(), Ordering::Release);
     }
 
     /// The networks of a container.

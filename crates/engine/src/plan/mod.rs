@@ -311,6 +311,18 @@ pub enum Network {
         /// Ports.
         publish: Vec<crate::spec::Publish>,
     },
+    /// The host's, with addresses and ports that are translated: networks with names, where there
+    /// is no network namespace.
+    Names(NetworkPlace),
+}
+
+/// A container's place in the table of networks ([`abi::network`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkPlace {
+    /// Path of the table.
+    pub table: PathBuf,
+    /// The container's slot: 0 to 4095.
+    pub slot: u16,
 }
 
 /// Limits through a control group.

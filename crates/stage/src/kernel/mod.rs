@@ -7,6 +7,7 @@
 //! - [`linux`]: [`hostfs::Kernel`] by raw system calls. [`calls`]: calls that are not part of it.
 //! - [`host`]: [`view::Host`]; its calls on files are `hostfs`'s.
 //! - [`links`]: short names of directories. [`processes`]: other processes of the container.
+//! - [`sockets`]: the guest's sockets.
 //! - [`path_buffer`]: paths that are put together on the stack.
 
 pub(crate) mod calls;
@@ -15,6 +16,7 @@ mod links;
 mod linux;
 mod path_buffer;
 pub(crate) mod processes;
+mod sockets;
 
 use crate::slots::SLOT_SIZE;
 use crate::{memory, system};
@@ -139,11 +141,12 @@ pub(crate) fn label_of(path: &[u8]) -> Result<usize> {
     LINUX.with_path(&[path], get)
 }
 
-/// Opens a host path for reading.
+/// Opens a host path for reading, or for reading and writing.
 #[cold]
 #[inline(never)]
-pub(crate) fn open_read(path: &[u8]) -> Result<i32> {
-    let flags = linux_raw_sys::general::O_RDONLY | linux_raw_sys::general::O_CLOEXEC;
+pub(crate) fn open(path: &[u8], write: bool) -> Result<i32> {
+    use linux_raw_sys::general::{O_CLOEXEC, O_RDONLY, O_RDWR};
+    let flags = if write { O_RDWR } else { O_RDONLY } | O_CLOEXEC;
     LINUX.with_path(&[path], |path| calls::openat(calls::CWD, path, flags, 0))
 }
 

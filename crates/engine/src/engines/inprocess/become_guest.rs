@@ -111,11 +111,12 @@ pub(in crate::engines) fn in_namespaces(
         run: point.into(),
         beside_image: texts.exists().then_some(texts),
         layers: None,
+        networks: None,
     };
     let world = Compiled::new(all, Some(identity));
     let entered = world.binding_of(plan.process.cwd.as_os_str().as_bytes());
     let cwd = plan.process.cwd.clone();
-    let prepared = Prepared { world, files, cwd, entered, layers: None };
+    let prepared = Prepared { world, files, cwd, entered, layers: None, networks: None };
     let mut task = run::first_task(plan, &prepared)?;
     if let Some(sets) = plan.process.capabilities {
         let own = if plan.process.uid == 0 { sets.bounding } else { sets.ambient };

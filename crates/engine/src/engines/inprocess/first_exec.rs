@@ -8,7 +8,7 @@ use abi::calls::{Arch, Op};
 use std::ffi::CString;
 use view::errno::Result;
 use view::exec::ExecPlan;
-use view::guest::{Guest, Host};
+use view::guest::{Guest, Host, Sockets};
 use view::{Call, CallBuffers, CallContext, Errno, Task, Text, Verdict, World};
 
 /// The engine's own process, in the place of a guest that executes its first program.
@@ -146,6 +146,9 @@ impl Host for Backend<'_> {
     }
 }
 
+/// Before there is a program, there is no socket.
+impl Sockets for Backend<'_> {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,7 +177,7 @@ mod tests {
         };
         let world = Compiled::new(vec![bound], None);
         let files = Files::of(place, root.clone());
-        Prepared { world, files, cwd: root, entered: 0, layers: None }
+        Prepared { world, files, cwd: root, entered: 0, layers: None, networks: None }
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn prepare(program: &Path, place: &Path) -> std::io::Result<Prepared> {
         None,
     );
     let files = Files::of(&place, root.clone());
-    Ok(Prepared { world, files, cwd: root, entered: 0, layers: None })
+    Ok(Prepared { world, files, cwd: root, entered: 0, layers: None, networks: None })
 }
 
 fn execute(mode: Mode, prepared: &Prepared) -> crate::error::Result<std::convert::Infallible> {

@@ -88,7 +88,7 @@ impl Shared {
         let beside = files.beside_image.as_ref().filter(|_| mode.has_texts());
         let texts = beside.and_then(|beside| texts(beside, stage)).unwrap_or_default();
         let tree = world.bindings.iter().find(|binding| binding.guest == b"/");
-        let layers = files.layers.as_ref();
+        let (layers, networks) = (files.layers.as_ref(), files.networks.as_ref());
         let places = Places {
             tree: tree.filter(|root| root.kind == Kind::Tree).map_or(&[][..], |root| root.host),
             stage: stage.path.to_bytes(),
@@ -101,9 +101,11 @@ impl Shared {
             lower: layers.map_or(&[], |layers| layers.lower.as_os_str().as_bytes()),
             moved: layers.map_or(&[], |layers| layers.moved.as_os_str().as_bytes()),
             texts: texts.as_os_str().as_bytes(),
+            networks: networks.map_or(&[], |place| place.table.as_os_str().as_bytes()),
         };
         let (identity, host_name) = (prepared.world.identity(), prepared.world.host_name());
-        let start = Start { identity, switches, filter, places, host_name };
+        let slot = networks.map_or(0, |place| place.slot.into());
+        let start = Start { identity, switches, filter, places, host_name, slot };
         let mut bytes = vec![0; WORLD_MAX];
         let length = stored::write(&start, world, &mut bytes).ok_or_else(|| Error::Invalid {
             what: "mounts".into(),

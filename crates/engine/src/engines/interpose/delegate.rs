@@ -1,9 +1,11 @@
 //! Forwards the methods of [`view::Host`] to another implementation: [`DynBackend`], by which all
 //! backends of this crate share one compiled copy of the view, and the macros that it is made of.
 
+use std::net::SocketAddr;
+use view::HostFd;
 use view::Task;
 use view::errno::Result;
-use view::guest::{Backend, Dir, Guest, Host};
+use view::guest::{Backend, Dir, Guest, Host, SocketKind, SocketOption, Sockets};
 use view::text::Text;
 
 /// Inside an `impl Host`: forwards all methods to the field `host` that do not depend on who is
@@ -123,6 +125,20 @@ impl Host for DynBackend<'_> {
 
     fn signal_all(&mut self, signal: u32) -> Result<()> {
         self.host.signal_all(signal)
+    }
+}
+
+impl Sockets for DynBackend<'_> {
+    hostfs::delegate_calls! { host:
+        fn hold_socket(descriptor: i32) -> Result<HostFd>;
+        fn release_socket(socket: HostFd);
+        fn socket_kind(socket: HostFd) -> Result<SocketKind>;
+        fn bind_socket(socket: HostFd, address: SocketAddr) -> Result<()>;
+        fn socket_name(socket: HostFd, peer: bool) -> Result<SocketAddr>;
+        fn set_socket_option(socket: HostFd, option: SocketOption, on: bool) -> Result<()>;
+        fn twin_socket(socket: HostFd, reuse: bool) -> Result<HostFd>;
+        fn close_twin(twin: HostFd);
+        fn ask_sockets(request: &[u8], answer: &mut [u8]) -> Result<usize>;
     }
 }
 

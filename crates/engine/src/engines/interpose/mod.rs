@@ -25,6 +25,7 @@ pub mod image_inodes;
 pub mod inode_log;
 pub mod kernel;
 pub mod layers;
+pub mod networks;
 mod points;
 pub mod prepare;
 pub(super) mod run;

@@ -12,10 +12,11 @@
 //! and executing is not prevented.
 
 use super::layers::{LayerPaths, Mapped};
+use super::networks::Networks;
 use super::points::{Found, Points, TreeCalls};
 use super::world::{Bound, Compiled};
 use crate::error::{Error, Result};
-use crate::plan::{Ids, Mount, MountFlags, Plan, Root};
+use crate::plan::{Ids, Mount, MountFlags, Network, NetworkPlace, Plan, Root};
 use hostfs::layout;
 use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
@@ -64,6 +65,8 @@ pub struct Files {
     pub beside_image: Option<PathBuf>,
     /// The layers of the tree, if it has two.
     pub layers: Option<LayerPaths>,
+    /// The container's place among those with which it has networks.
+    pub networks: Option<NetworkPlace>,
 }
 
 /// A world that is ready.
@@ -79,6 +82,8 @@ pub struct Prepared {
     pub entered: u16,
     /// The layers of the tree, if it has two.
     pub layers: Option<Rc<Mapped>>,
+    /// The table of networks, if the container is in one.
+    pub networks: Option<Rc<Networks>>,
 }
 
 /// Makes everything that the plan mounts, and compiles its table.
@@ -149,12 +154,24 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     let mut files = Files::of(&place, root);
     files.beside_image.clone_from(&plan.beside_image);
     files.layers = layers.as_ref().map(|layers| layers.paths().clone());
+    let networks = match &plan.network {
+        Network::Names(place) => {
+            files.networks = Some(place.clone());
+            let failed = |error: std::io::Error| Error::File {
+                doing: "map".into(),
+                path: place.table.clone(),
+                errno: error.into(),
+            };
+            Some(Rc::new(Networks::open(place).map_err(failed)?))
+        }
+        _ => None,
+    };
     let entered = world.binding_of(&directory.guest);
     let cwd = real(layers.as_ref(), directory.host).map_err(|errno| Error::WorkingDirectory {
         path: plan.process.cwd.clone(),
         errno: errno.into(),
     })?;
-    Ok(Prepared { world, files, cwd, entered, layers })
+    Ok(Prepared { world, files, cwd, entered, layers, networks })
 }
 
 /// Where the kernel finds a file of the container's tree.
@@ -548,6 +565,7 @@ impl Files {
             run: place.join(layout::RUN),
             beside_image: None,
             layers: None,
+            networks: None,
         }
     }
 }

@@ -26,7 +26,8 @@ use sys::fork::ForkResult;
 /// Connects the network namespace of a process. Called in the host's namespaces.
 pub(super) fn connect(plan: &Plan, pid: u32) -> Result<()> {
     match &plan.network {
-        Network::Inherit | Network::Loopback => Ok(()),
+        // Addresses are translated in the view, by engines without a network namespace.
+        Network::Inherit | Network::Loopback | Network::Names(_) => Ok(()),
         Network::Helper { program, slirp: true, or_slirp: _, publish } => {
             slirp(program, publish, &plan.place, pid)
         }

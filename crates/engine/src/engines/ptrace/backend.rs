@@ -53,6 +53,8 @@ pub(super) struct Backend<'a, H> {
     pub(super) processes: Processes<'a>,
     pub(super) programs: &'a HashMap<Id, Program>,
     pub(super) tracees: &'a HashMap<Id, Tracee>,
+    /// Copies of the guest's sockets, and sockets of the tracer's own.
+    pub(super) sockets: Vec<Option<OwnedFd>>,
 }
 
 /// What the kernel refused, in the view's words.
@@ -123,7 +125,7 @@ fn take(bytes: &[u8], into: &mut Text) -> Result<bool, Errno> {
 
 impl<H> Backend<'_, H> {
     /// A copy of a descriptor of the guest's process (Linux 5.6).
-    fn descriptor(&self, number: i32) -> Option<OwnedFd> {
+    pub(super) fn descriptor(&self, number: i32) -> Option<OwnedFd> {
         let process = Pid::from_raw(self.process as i32)?;
         let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
         pidfd_getfd(process, number, PidfdGetfdFlags::empty()).ok()

@@ -94,6 +94,7 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
         let mut world = World::new(&bindings, identity, &emulators);
         world.host_name = prepared.world.host_name();
         world.image = prepared.layers.as_ref().and_then(|layers| layers.image());
+        world.network = prepared.networks.as_ref().and_then(|networks| networks.network());
         let every_call = mode == Mode::EveryCall;
         let mut host = HostCalls::new(run::parts(&prepared)?);
         if let Some(root) = bindings.iter().find(|binding| binding.guest == b"/") {

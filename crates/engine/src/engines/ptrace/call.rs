@@ -163,6 +163,7 @@ impl<H: TracerHost> Tracer<'_, H> {
             },
             programs: &self.programs,
             tracees: &self.tracees,
+            sockets: Vec::new(),
         };
         task.fs_changed = false;
         task.filters.synchronised = false;

@@ -36,6 +36,7 @@ mod mapping;
 mod placement;
 mod processes;
 mod scratch;
+mod sockets;
 mod tracee;
 mod tracer;
 

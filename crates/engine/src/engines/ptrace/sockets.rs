@@ -1,0 +1,129 @@
+//! [`view::guest::Sockets`] in a tracer: calls on copies of a guest's sockets.
+
+use super::backend::{Backend, errno};
+use abi::network::Protocol;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno as Raw;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind, getpeername,
+    getsockname, ipproto, netlink, recv, send, socket_with, sockopt,
+};
+use std::net::SocketAddr;
+use view::errno::Result;
+use view::guest::{SocketKind, SocketOption, Sockets};
+use view::{Errno, HostFd};
+
+impl<H> Backend<'_, H> {
+    /// Makes a call with a socket that is held.
+    fn with_socket<T>(
+        &self,
+        socket: HostFd,
+        call: impl FnOnce(BorrowedFd<'_>) -> rustix::io::Result<T>,
+    ) -> Result<T> {
+        let held = self.sockets.get(usize::try_from(socket.0).map_err(|_| Errno::EBADF)?);
+        let held: &OwnedFd = held.and_then(Option::as_ref).ok_or(Errno::EBADF)?;
+        call(held.as_fd()).map_err(errno)
+    }
+
+    /// Keeps a socket; its number is no descriptor.
+    fn keep_socket(&mut self, socket: OwnedFd) -> HostFd {
+        let free = self.sockets.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.sockets.len());
+        if at == self.sockets.len() {
+            self.sockets.push(None);
+        }
+        self.sockets[at] = Some(socket);
+        HostFd(at as i32)
+    }
+}
+
+fn address(any: SocketAddrAny) -> rustix::io::Result<SocketAddr> {
+    SocketAddr::try_from(any).map_err(|_| Raw::AFNOSUPPORT)
+}
+
+impl<H> Sockets for Backend<'_, H> {
+    fn hold_socket(&mut self, descriptor: i32) -> Result<HostFd> {
+        let copy = self.descriptor(descriptor).ok_or(Errno::EBADF)?;
+        Ok(self.keep_socket(copy))
+    }
+
+    fn release_socket(&mut self, socket: HostFd) {
+        let held = usize::try_from(socket.0).ok().and_then(|at| self.sockets.get_mut(at));
+        if let Some(held) = held {
+            *held = None;
+        }
+    }
+
+    fn socket_kind(&mut self, socket: HostFd) -> Result<SocketKind> {
+        self.with_socket(socket, |socket| {
+            let six = match sockopt::socket_domain(socket)? {
+                AddressFamily::INET => false,
+                AddressFamily::INET6 => true,
+                _ => return Err(Raw::AFNOSUPPORT),
+            };
+            let protocol = match sockopt::socket_protocol(socket)? {
+                Some(ipproto::TCP) => Some(Protocol::Tcp),
+                Some(ipproto::UDP) => Some(Protocol::Udp),
+                _ => None,
+            };
+            Ok(SocketKind {
+                protocol,
+                six,
+                shares_port: sockopt::socket_reuseport(socket)?,
+                only_six: six && sockopt::ipv6_v6only(socket)?,
+                cookie: sockopt::socket_cookie(socket)?,
+            })
+        })
+    }
+
+    fn bind_socket(&mut self, socket: HostFd, address: SocketAddr) -> Result<()> {
+        self.with_socket(socket, |socket| bind(socket, &address))
+    }
+
+    fn socket_name(&mut self, socket: HostFd, peer: bool) -> Result<SocketAddr> {
+        self.with_socket(socket, |socket| {
+            if peer {
+                address(getpeername(socket)?.ok_or(Raw::NOTCONN)?)
+            } else {
+                address(getsockname(socket)?)
+            }
+        })
+    }
+
+    fn set_socket_option(&mut self, socket: HostFd, option: SocketOption, on: bool) -> Result<()> {
+        self.with_socket(socket, |socket| match option {
+            SocketOption::OnlySix => sockopt::set_ipv6_v6only(socket, on),
+            SocketOption::BindWithoutPort => sys::socket::set_bind_without_port(socket, on),
+        })
+    }
+
+    fn twin_socket(&mut self, socket: HostFd, reuse: bool) -> Result<HostFd> {
+        let twin = self.with_socket(socket, |socket| {
+            let (domain, kind) = (sockopt::socket_domain(socket)?, sockopt::socket_type(socket)?);
+            let protocol = sockopt::socket_protocol(socket)?;
+            let twin = socket_with(domain, kind, SocketFlags::CLOEXEC, protocol)?;
+            if reuse {
+                sockopt::set_socket_reuseaddr(&twin, sockopt::socket_reuseaddr(socket)?)?;
+                sockopt::set_socket_reuseport(&twin, sockopt::socket_reuseport(socket)?)?;
+            }
+            Ok(twin)
+        })?;
+        Ok(self.keep_socket(twin))
+    }
+
+    fn close_twin(&mut self, twin: HostFd) {
+        self.release_socket(twin);
+    }
+
+    fn ask_sockets(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize> {
+        let mut ask = || {
+            let protocol = Some(netlink::SOCK_DIAG);
+            let (family, flags) = (AddressFamily::NETLINK, SocketFlags::CLOEXEC);
+            let socket = socket_with(family, SocketType::RAW, flags, protocol)?;
+            send(&socket, request, SendFlags::empty())?;
+            let (length, _) = recv(&socket, &mut *answer, RecvFlags::empty())?;
+            Ok(length)
+        };
+        ask().map_err(errno)
+    }
+}

@@ -1,0 +1,26 @@
+//! Options of sockets that `rustix` does not have.
+
+use crate::raw;
+use linux_raw_sys::general::__NR_setsockopt;
+use rustix::io::Errno;
+use std::os::fd::{AsFd, AsRawFd};
+
+const IPPROTO_IP: usize = 0;
+/// See ip(7).
+const IP_BIND_ADDRESS_NO_PORT: usize = 24;
+
+/// `IP_BIND_ADDRESS_NO_PORT`, since Linux 4.2: `bind` to port 0 leaves the choice of the port to
+/// `connect`.
+pub fn set_bind_without_port(socket: impl AsFd, on: bool) -> Result<(), Errno> {
+    let value = u32::from(on);
+    let socket = socket.as_fd().as_raw_fd() as usize;
+    let arguments = [
+        socket,
+        IPPROTO_IP,
+        IP_BIND_ADDRESS_NO_PORT,
+        (&raw const value).expose_provenance(),
+        size_of::<u32>(),
+    ];
+    // SAFETY: the kernel reads an `int` of the given size, which lives until the call returns.
+    unsafe { raw::call(__NR_setsockopt, arguments) }.map(drop)
+}
