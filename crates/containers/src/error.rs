@@ -372,6 +372,7 @@ fn of_net(error: &net::Error) -> Kind {
         | E::BadSubnet { .. }
         | E::BadGateway { .. }
         | E::BadRange { .. }
+        | E::TooMany { .. }
         | E::BadAddress { .. } => Kind::Invalid,
         E::Scope { .. } => Kind::Unsupported,
         E::Store { source, .. } => of_store(source),

@@ -116,7 +116,11 @@ pub fn choose(
         named(facts, mode)?
     } else {
         let mut reasons = Vec::new();
-        let mut free = ENGINES.iter().copied().filter(|engine| !engine.is_only_by_name(facts));
+        let named_network = matches!(config.network.mode, NetworkMode::Named(_));
+        let mut free = ENGINES.iter().copied().filter(|engine| {
+            let has_networks = !named_network || engine.caps().named_networks;
+            has_networks && !engine.is_only_by_name(facts)
+        });
         let mut lesser = None;
         let first = free.find(|engine| match engine.probe(facts) {
             Fit::Unusable(why) => {
@@ -157,7 +161,6 @@ fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result
     let asked = &config.namespaces;
     let private =
         |mode: &NamespaceMode| !matches!(mode, NamespaceMode::Default | NamespaceMode::Host);
-    // Whether an engine can have networks with names is decided where the plan is computed.
     let named = matches!(config.network.mode, NetworkMode::Named(_));
     let own_network =
         !named && !matches!(config.network.mode, NetworkMode::Default | NetworkMode::Host);
@@ -167,7 +170,7 @@ fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result
         || config.limits.pids.is_some();
     let filtered =
         !matches!(config.security.seccomp, SeccompChoice::Default | SeccompChoice::Unconfined);
-    let needs: [Need; 13] = [
+    let needs: [Need; 14] = [
         ("--isolate", config.security.isolate, |caps| caps.namespaces && caps.security),
         ("--hostname", config.hostname.is_some(), |caps| caps.host_name),
         ("--pid", private(&asked.pid), |caps| caps.namespaces),
@@ -177,6 +180,7 @@ fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result
         ("--join", config.join.is_some(), |caps| caps.namespaces),
         ("--publish", publishes, |caps| caps.network),
         ("--network", own_network, |caps| caps.network),
+        ("--network with a name", named, |caps| caps.named_networks),
         ("--read-only", config.read_only, |caps| caps.read_only),
         (
             "--cap-add and --cap-drop",

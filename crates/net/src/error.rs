@@ -140,6 +140,22 @@ pub enum Error {
         /// The limit.
         limit: u32,
     },
+    /// More of something than a container may have.
+    #[error("a container has at most {limit} {what}")]
+    TooMany {
+        /// Of what, in the plural.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// The table of a host's containers cannot be made or read.
+    #[error("cannot map the table of networks {}", path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
     /// A file of names cannot be written.
     #[error("cannot {step} {}", path.display())]
     Hosts {
@@ -209,7 +225,8 @@ impl Error {
                 "stop containers that are in it, or make a network with a larger --subnet".into()
             }
             Self::NoSlot { .. } => "stop containers that are in networks".into(),
-            Self::Hosts { .. } => return None,
+            Self::TooMany { .. } => "leave some out".into(),
+            Self::Hosts { .. } | Self::Table { .. } => return None,
             Self::Store { source, .. } => return source.hint(),
         })
     }

@@ -8,6 +8,7 @@
 //! networks/<name>/network.json          the Definition
 //! networks/<name>/members-<host>.json   who is in it on that host, and with which address
 //! networks/slots-<host>.json            the number of each container in that host's address table
+//! networks/table-<host>                 that table: addresses, ports and sockets (`abi::network`)
 //! ```
 //!
 //! | module | what is there |
@@ -16,6 +17,7 @@
 //! | [`subnet`], [`ipam`] | ranges of addresses, and choosing from them: pure functions |
 //! | [`networks`], [`removal`] | making, listing, finding and removing networks |
 //! | [`members`] | joining and leaving |
+//! | [`table`] | what engines read of the members of a host |
 //! | [`hosts`] | the lines of `/etc/hosts`, and writing them to a file that is mounted |
 //!
 //! # Scope
@@ -35,6 +37,7 @@ pub mod members;
 pub mod networks;
 pub mod removal;
 pub mod subnet;
+pub mod table;
 
 pub use definition::{Definition, Scope};
 pub use error::{Error, Result};

@@ -9,7 +9,7 @@
 //! the store's containers of this host, and free again when the container has left the last network
 //! or is dead.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
@@ -87,10 +87,12 @@ struct File {
 }
 
 /// The slots of one host.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-struct Slots {
+pub(crate) struct Slots {
     taken: Vec<Slot>,
+    /// The numbers that networks have in the table, by their ids.
+    numbers: BTreeMap<String, u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,7 +141,7 @@ pub fn on_all_hosts(network: &Network) -> Result<Vec<Entry>> {
 }
 
 /// This host's name, as a part of a file's: letters, digits, `-` and `.`.
-fn host() -> String {
+pub(crate) fn host() -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
     sys::machine::Machine::here().name.chars().map(plain).collect()
 }
@@ -234,14 +236,18 @@ pub(crate) fn forget_network(network: &Network) -> Result<()> {
 }
 
 /// Changes the slots of a host under their lock.
-fn change_slots<T>(store: &Store, host: &str, change: impl FnOnce(&mut Slots) -> T) -> Result<T> {
+pub(crate) fn change_slots<T>(
+    store: &Store,
+    host: &str,
+    change: impl FnOnce(&mut Slots) -> T,
+) -> Result<T> {
     let (networks, name) = (store.networks(), format!("slots-{host}{SUFFIX}"));
     let _lock = networks.lock_file(&name).map_err(Error::store("lock the slots"))?;
     let read = networks.read(&name).map_err(Error::store("read the slots"))?;
     let before: Slots = read.unwrap_or_default();
-    let mut slots = Slots { taken: before.taken.clone() };
+    let mut slots = before.clone();
     let answer = change(&mut slots);
-    if slots.taken != before.taken {
+    if slots != before {
         networks.write(&name, &slots).map_err(Error::store("write the slots"))?;
     }
     Ok(answer)
@@ -270,8 +276,21 @@ impl Slots {
         self.taken.retain(|slot| !slot.networks.is_empty());
     }
 
+    /// The number of a network in the table: the lowest free one from 1 on.
+    pub(crate) fn number(&mut self, network: &str) -> u16 {
+        if let Some(number) = self.numbers.get(network) {
+            return *number;
+        }
+        let is_free = |number: &u16| self.numbers.values().all(|taken| taken != number);
+        // A host has fewer networks than there are numbers: each takes addresses.
+        let number = (1..u16::MAX).find(is_free).unwrap_or(1);
+        self.numbers.insert(network.to_owned(), number);
+        number
+    }
+
     /// A network is gone.
     fn forget(&mut self, network: &str) {
+        self.numbers.remove(network);
         for slot in &mut self.taken {
             slot.networks.remove(network);
         }

@@ -116,6 +116,12 @@ impl Networks<'_> {
         Ok(networks)
     }
 
+    /// The path of a file of all networks; its directory is made.
+    pub fn path(self, name: &str) -> PathBuf {
+        debug_assert!(is_file(name), "{name:?} is a file's name");
+        self.0.inner.root.join(&format!("{DIRECTORY}/{name}"))
+    }
+
     /// Reads a JSON file of all networks; `None` when there is none.
     pub fn read<T: DeserializeOwned>(self, name: &str) -> Result<Option<T>> {
         read(self.0, &format!("{DIRECTORY}/{name}"))

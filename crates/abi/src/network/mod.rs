@@ -47,7 +47,12 @@ mod header {
     pub(super) const MAGIC: usize = 0;
     /// The first real address of the table.
     pub(super) const BASE: usize = 1;
+    /// Addresses of the host's own that answer questions for names; 0 where there is none.
+    pub(super) const RESOLVERS: usize = 2;
 }
+
+/// How many resolvers resolv.conf(5) may name (`MAXNS`).
+pub const RESOLVERS: usize = 3;
 
 const MEMBERS: Range<usize> = after(PAGE_WORDS, SLOTS * members::ROW);
 const DIRECTORY: Range<usize> = after(MEMBERS.end, members::DIRECTORY);
@@ -108,6 +113,22 @@ impl<'a> Table<'a> {
     /// The first real address.
     pub fn base(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.words[header::BASE].load(Ordering::Relaxed) as u32)
+    }
+
+    /// Stores the loopback addresses of the host at which programs ask for names, on port 53. They
+    /// are the only ones of the host's that containers reach. More than [`RESOLVERS`] are left out.
+    pub fn set_resolvers(&self, addresses: &[Ipv4Addr]) {
+        for at in 0..RESOLVERS {
+            let address = addresses.get(at).map_or(0, |address| address.to_bits());
+            self.words[header::RESOLVERS + at].store(address.into(), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns true if an address is one of those.
+    pub fn is_resolver(&self, address: Ipv4Addr) -> bool {
+        let words = &self.words[header::RESOLVERS..][..RESOLVERS];
+        let wanted = u64::from(address.to_bits());
+        wanted != 0 && words.iter().any(|word| word.load(Ordering::Relaxed) == wanted)
     }
 
     /// The real address of a container.

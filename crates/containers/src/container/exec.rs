@@ -5,7 +5,7 @@ use engine::supervise::{self, AttachOptions, Console, Launch, Options};
 
 use super::launch::{self, Ended};
 use super::prepare::prepare;
-use super::{record, running, told};
+use super::{networks, record, running, told};
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::journal::{self, Kind};
@@ -61,7 +61,10 @@ pub fn exec(session: &Session, request: &ExecRequest) -> Result<Ended> {
         limits_hold: true,
         ..Overrides::default()
     };
-    let prepared = prepare(session, session.store()?, &container, &record, &overrides, Some(pid))?;
+    let place = networks::place(session, &container, &record.config)?;
+    let store = session.store()?;
+    let prepared =
+        prepare(session, store, &container, &record, &overrides, Some(pid), place.as_ref())?;
     let actor = told::actor(&container, Some(&record)).with("execID", store::random_id()?);
     let tell = |action: &str| {
         let action = format!("{action}: {}", request.command.join(" "));

@@ -23,7 +23,7 @@ use super::made::Made;
 use super::prepare::{Prepared, prepare};
 use super::record::{self, Record};
 use super::removal::{Removal, Removed};
-use super::{convert, running, told};
+use super::{convert, networks, running, told};
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::journal;
@@ -163,7 +163,13 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
         convert::fit(session, store, &run.container, &mut record, engine)?;
     }
     let lock = if store.read_only().is_some() { None } else { Some(run.container.lock_shared()?) };
-    let prepared = prepare(session, store, &run.container, &record, &overrides, member)?;
+    let joined = if run.explain {
+        None
+    } else {
+        networks::join(session, &run.container, &record.config, member.is_some())?
+    };
+    let place = joined.as_ref();
+    let prepared = prepare(session, store, &run.container, &record, &overrides, member, place)?;
     if run.explain {
         return explained(&prepared);
     }
@@ -245,6 +251,28 @@ impl supervise::Spawn for Starting<'_> {
     }
 }
 
+/// What is left to do when a program has ended; returns what the user is told.
+fn cleaned_up(session: &Session, run: &Run, title: &str) -> Option<String> {
+    let container = &run.container;
+    let mut told = None;
+    if !run.record.config.network.networks.is_empty()
+        && !matches!(running::member(container), Ok(Some(_)))
+    {
+        let left = networks::leave(session, container, &run.record.config);
+        told = left.err().map(|error| error.to_string());
+    }
+    let Some(removal) = &run.removal else { return told };
+    match removal.carry_out(session) {
+        Ok(Removed::InUse) if !run.shared => Some(format!(
+            "container {title} is not removed, because something else runs in it{}; \
+             'coracle rm -f {title}' ends and removes it",
+            running::named(container)
+        )),
+        Ok(_) => told,
+        Err(error) => Some(error.to_string()),
+    }
+}
+
 fn supervise(
     session: &Session,
     run: &Run,
@@ -261,17 +289,11 @@ fn supervise(
     if !keeps_log {
         options.log = None;
     }
-    let cleanup: Option<supervise::Cleanup<'_>> = run.removal.clone().map(|removal| {
-        let (title, shared, container) = (options.title.clone(), run.shared, &run.container);
-        Box::new(move |_: &supervise::Outcome| match removal.carry_out(session) {
-            Ok(Removed::InUse) if !shared => Some(format!(
-                "container {title} is not removed, because something else runs in it{}; \
-                 'coracle rm -f {title}' ends and removes it",
-                running::named(container)
-            )),
-            Ok(_) => None,
-            Err(error) => Some(error.to_string()),
-        }) as supervise::Cleanup<'_>
+    let has_end = run.removal.is_some() || !config.network.networks.is_empty();
+    let title = options.title.clone();
+    let cleanup: Option<supervise::Cleanup<'_>> = has_end.then(|| {
+        Box::new(move |_: &supervise::Outcome| cleaned_up(session, run, &title))
+            as supervise::Cleanup<'_>
     });
     if !options.tty && !config.stdin_open && !options.needs_relay() {
         empty_input()?;

@@ -1,18 +1,22 @@
 //! The networks with names in which a container is: a part of its record.
 //!
 //! A container is put into networks when it is made, or by [`connect`] while it does not run. Which
-//! address it has in one is decided when it starts ([`net::members`]).
+//! address it has in one is decided when it starts ([`join`]), and the other members are told its
+//! names. It keeps them until its program has ended ([`leave`]); of one that was killed together
+//! with its supervisor the next that joins removes what is left.
 
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 
-use engine::spec::{Membership, NetworkMode, NetworkSpec};
+use engine::plan::NetworkPlace;
+use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec};
 use engine::supervise::state::{self, Observed};
-use net::{Networks, definition, ipam};
+use net::{Entry, Member, Network, Networks, definition, hosts, ipam, members, table};
 use store::ContainerDir;
 
 use super::record::{self, Record};
 use crate::error::{Error, Result};
-use crate::request::networks;
+use crate::request::{networks, ports};
 use crate::session::Session;
 
 /// The networks of a request as they are called in the store, checked before anything is made.
@@ -169,6 +173,138 @@ pub fn is_alive(session: &Session, id: &str) -> bool {
         Err(store::Error::NoContainer { .. }) => false,
         Err(_) => true,
     }
+}
+
+/// Lets a container that is about to start into its networks: it gets its addresses, and the other
+/// members learn its names. `lives`: somebody lives in it, so it is in them already.
+///
+/// # Errors
+/// Those of [`net::members::join`] and [`net::table::enter`]; a published port that is taken. Then
+/// it is in no network.
+pub fn join(
+    session: &Session,
+    container: &ContainerDir,
+    config: &ContainerConfig,
+    lives: bool,
+) -> Result<Option<NetworkPlace>> {
+    if config.network.networks.is_empty() {
+        return Ok(None);
+    }
+    let joined = joined(session, container, config, lives);
+    if joined.is_err() && !lives {
+        // The first error is the one that is told.
+        let _ = leave(session, container, config);
+    }
+    joined.map(Some)
+}
+
+fn joined(
+    session: &Session,
+    container: &ContainerDir,
+    config: &ContainerConfig,
+    lives: bool,
+) -> Result<NetworkPlace> {
+    let store = session.store()?;
+    let may_live = |id: &str| is_alive(session, id) || is_starting(session, id);
+    let networks = find(session, &config.network.networks)?;
+    let mut endpoints = Vec::new();
+    for (network, wanted) in networks.iter().zip(&config.network.networks) {
+        let member = Member {
+            id: container.id().to_owned(),
+            name: record::title(container),
+            aliases: wanted.aliases.clone(),
+            address: wanted.address,
+        };
+        endpoints.push(members::join(network, &member, &may_live)?);
+    }
+    let published = ports::as_published(&config.network.publish)?;
+    if !lives {
+        ports::check_free(&config.network.publish)?;
+    }
+    let resolvers = resolvers();
+    let row = table::Row {
+        id: container.id(),
+        endpoints: &endpoints,
+        published: &published,
+        lives,
+        resolvers: &resolvers,
+    };
+    let place = table::enter(store, &row)?;
+    tell(session, &networks)?;
+    let address = endpoints.first().map_or(Ipv4Addr::LOCALHOST, |first| first.address);
+    let hosts = hosts::rewrite("", &lines(container.id(), &networks)?);
+    Ok(NetworkPlace { table: place.table, slot: place.slot, address, hosts })
+}
+
+/// The place that a running container has.
+pub fn place(
+    session: &Session,
+    container: &ContainerDir,
+    config: &ContainerConfig,
+) -> Result<Option<NetworkPlace>> {
+    join(session, container, config, true)
+}
+
+/// Takes a container in which nobody lives any more out of its networks, and its names from the
+/// other members.
+pub fn leave(session: &Session, container: &ContainerDir, config: &ContainerConfig) -> Result<()> {
+    // One that was removed meanwhile has nobody.
+    let names = config.network.networks.iter().map(|one| std::slice::from_ref(one));
+    let networks: Vec<Network> =
+        names.filter_map(|one| find(session, one).ok()).flatten().collect();
+    for network in &networks {
+        members::leave(network, container.id())?;
+    }
+    tell(session, &networks)
+}
+
+fn find(session: &Session, named: &[Membership]) -> Result<Vec<Network>> {
+    let networks = Networks::of(session.store()?);
+    named.iter().map(|one| Ok(networks.find(&one.name)?)).collect()
+}
+
+/// Has the live members of networks know each other's names: writes their `/etc/hosts`.
+fn tell(session: &Session, networks: &[Network]) -> Result<()> {
+    let mut told = HashSet::new();
+    for entry in networks.iter().map(members::list).collect::<net::Result<Vec<_>>>()?.concat() {
+        let Ok(container) = session.store()?.containers().find(&entry.id) else { continue };
+        if !told.insert(entry.id.clone()) {
+            continue;
+        }
+        // A container that has not started gets its file when it does.
+        let file = container.path().join("etc/hosts");
+        let Ok(record) = record::read(&container) else { continue };
+        if file.exists()
+            && let Ok(its) = find(session, &record.config.network.networks)
+        {
+            hosts::write(&file, &lines(&entry.id, &its)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// The lines for a container of its networks.
+fn lines(id: &str, networks: &[Network]) -> Result<Vec<String>> {
+    let entries = networks.iter().map(members::list).collect::<net::Result<Vec<_>>>()?;
+    let named: Vec<(&str, &[Entry])> =
+        networks.iter().zip(&entries).map(|(one, list)| (one.name(), &**list)).collect();
+    Ok(hosts::lines(id, &named))
+}
+
+/// Whether somebody is about to start a program in a container: he holds its lock until its state
+/// says so.
+fn is_starting(session: &Session, id: &str) -> bool {
+    let Ok(store) = session.store() else { return true };
+    let Ok(container) = store.containers().find(id) else { return false };
+    !matches!(container.try_lock_exclusive(), Ok(Some(_)))
+}
+
+/// The loopback addresses of the host at which programs ask for names.
+fn resolvers() -> Vec<Ipv4Addr> {
+    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let servers = text.lines().filter_map(|line| line.strip_prefix("nameserver"));
+    let addresses = servers.filter_map(|address| address.trim().parse::<Ipv4Addr>().ok());
+    addresses.filter(Ipv4Addr::is_loopback).collect()
 }
 
 #[cfg(test)]

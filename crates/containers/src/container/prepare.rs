@@ -3,7 +3,7 @@
 use engine::choose;
 use engine::choose::Engine;
 use engine::facts::Facts;
-use engine::plan::{self, Accounts, Overrides, Plan, Request};
+use engine::plan::{self, Accounts, NetworkPlace, Overrides, Plan, Request};
 use engine::spec::{ContainerConfig, UserNamespace};
 use rootfs::Driver;
 use store::{ContainerDir, Store};
@@ -31,6 +31,7 @@ pub fn prepare(
     record: &Record,
     overrides: &Overrides,
     member: Option<u32>,
+    network: Option<&NetworkPlace>,
 ) -> Result<Prepared> {
     let config = &record.config;
     let place = container.path();
@@ -72,6 +73,7 @@ pub fn prepare(
         fake_root: engine.caps().fake_root,
         keep_umask: keeps_caller,
         accounts,
+        network,
         running: &running,
     };
     let mut plan = plan::plan(&request)?;

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 
 use engine::spec::Publish;
+use net::table::Published;
 
 use crate::error::{Error, Result};
 
@@ -66,6 +67,51 @@ fn range(text: &str) -> Result<(u16, u16), String> {
         return Err(format!("'{text}' runs backwards"));
     }
     Ok((first, last - first + 1))
+}
+
+/// The ports for the table of networks.
+///
+/// # Errors
+/// For an IPv6 address of the host: there is none in the table.
+pub fn as_published(publish: &[Publish]) -> Result<Vec<Published>> {
+    let one = |one: &Publish| {
+        let address = match one.address {
+            None => Ipv4Addr::UNSPECIFIED,
+            Some(IpAddr::V4(address)) => address,
+            Some(IpAddr::V6(address)) => {
+                return Err(Error::unsupported(format!(
+                    "a port of a container in a network with a name cannot be published at                      {address}"
+                ))
+                .with_hint("publish it at an IPv4 address, or at all: -p 8080:80"));
+            }
+        };
+        let (host, inside, count, udp) = (one.host, one.inside, one.count, one.udp);
+        Ok(Published { address, host, inside, count, udp })
+    };
+    publish.iter().map(one).collect()
+}
+
+/// Checks that the host's ports are free.
+///
+/// # Errors
+/// In Docker's words, with the reason.
+pub fn check_free(publish: &[Publish]) -> Result<()> {
+    for one in publish {
+        let address = one.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        for port in (one.host..).take(one.count.into()) {
+            bind(address, port, one.udp).map_err(|error| {
+                let why = if error.kind() == std::io::ErrorKind::AddrInUse {
+                    "port is already allocated"
+                } else {
+                    "it cannot be bound"
+                };
+                Error::conflict(format!("bind for {address}:{port} failed: {why}"))
+                    .cause(error)
+                    .with_hint("publish it at another port of the host")
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// Chooses host ports where the user left them open, wholly or to a range.

@@ -64,7 +64,13 @@ const S1: Properties = Properties {
     calls: CallsBy::Kernel,
     made: MadeFiles::None,
     helper: Some(APPTAINER),
-    caps: Caps { fake_root: false, host_name: false, read_only: false, ..interpose::CAPS },
+    caps: Caps {
+        fake_root: false,
+        host_name: false,
+        named_networks: false,
+        read_only: false,
+        ..interpose::CAPS
+    },
 };
 
 /// Mode S1.

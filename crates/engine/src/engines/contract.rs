@@ -124,6 +124,8 @@ pub struct Caps {
     pub host_name: bool,
     /// A network of its own.
     pub network: bool,
+    /// Networks with names.
+    pub named_networks: bool,
     /// Capability sets and system call filters of the user's choice.
     pub security: bool,
     /// A read-only root, read-only binds.

@@ -1,7 +1,10 @@
 //! Computes a plan from a request. Pure: it touches no file and no process.
 
 use super::namespaces::{Neighbour, namespaces};
-use super::{Capabilities, Ids, Plan, Process, Root, Source, identity, limits, mounts, security};
+use super::{
+    Capabilities, Ids, NetworkPlace, Plan, Process, Root, Source, identity, limits, mounts,
+    security,
+};
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::spec::{ContainerConfig, MountSpec, UserNamespace};
@@ -57,6 +60,8 @@ pub struct Request<'a> {
     pub keep_umask: bool,
     /// The container's users.
     pub accounts: &'a dyn super::Accounts,
+    /// The container's place among those with which it has networks, once it has one.
+    pub network: Option<&'a NetworkPlace>,
     /// A process in a running container, by name or id (`--join`, `--pid container:X`).
     pub running: &'a dyn Fn(&str) -> Option<Neighbour>,
 }

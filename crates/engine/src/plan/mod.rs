@@ -23,6 +23,7 @@ pub use security::{capability_names, parse_capability};
 use crate::spec::MountSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// Address under which pasta answers name queries for the host.
@@ -312,8 +313,9 @@ pub enum Network {
         publish: Vec<crate::spec::Publish>,
     },
     /// The host's, with addresses and ports that are translated: networks with names, where there
-    /// is no network namespace.
-    Names(NetworkPlace),
+    /// is no network namespace. The place is given when the container starts; a plan that is only
+    /// shown has none.
+    Names(Option<NetworkPlace>),
 }
 
 /// A container's place in the table of networks ([`abi::network`]).
@@ -323,6 +325,10 @@ pub struct NetworkPlace {
     pub table: PathBuf,
     /// The container's slot: 0 to 4095.
     pub slot: u16,
+    /// The container's address in its first network.
+    pub address: Ipv4Addr,
+    /// Lines of `/etc/hosts`: the names of the networks' members.
+    pub hosts: String,
 }
 
 /// Limits through a control group.

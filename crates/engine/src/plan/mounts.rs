@@ -11,6 +11,7 @@ use super::{EtcFile, Mount, MountFlags, Namespaces, Network, Request, Source};
 use crate::error::{Error, Result};
 use crate::spec::mount_options::Propagation;
 use crate::spec::{ContainerConfig, MountKind, MountSpec};
+use std::net::Ipv4Addr;
 use std::path::{Component, Path, PathBuf};
 
 /// Nodes that a private `/dev` has.
@@ -207,10 +208,13 @@ fn etc(
 ) -> Vec<EtcFile> {
     let config = request.config;
     let own = |name: &str| request.place.join("etc").join(name);
-    let inherit = *network == Network::Inherit;
     // What was asked for is shown in a tree without such a file too.
     let files = [
-        ("hosts", hosts(config, hostname, inherit, own("hosts")), !config.add_host.is_empty()),
+        (
+            "hosts",
+            hosts(config, hostname, network, own("hosts")),
+            !config.add_host.is_empty() || matches!(network, Network::Names(_)),
+        ),
         ("resolv.conf", resolv(config, network, own("resolv.conf")), !config.dns.is_empty()),
         ("hostname", name_of_host(hostname, own("hostname")), false),
     ];
@@ -232,11 +236,11 @@ fn name_of_host(hostname: Option<&str>, path: PathBuf) -> EtcFile {
 fn hosts(
     config: &ContainerConfig,
     hostname: Option<&str>,
-    inherit: bool,
+    network: &Network,
     path: PathBuf,
 ) -> EtcFile {
     use std::fmt::Write;
-    let mut text = String::new();
+    let (mut text, inherit) = (String::new(), *network == Network::Inherit);
     if !inherit {
         text.push_str("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
     }
@@ -245,9 +249,12 @@ fn hosts(
         let address = if address == "host-gateway" { "169.254.1.2" } else { address };
         let _ = writeln!(text, "{address}\t{name}");
     }
+    let place = if let Network::Names(place) = network { place.as_ref() } else { None };
     if let Some(name) = hostname {
-        let _ = writeln!(text, "127.0.1.1\t{name}");
+        let own = place.map_or(Ipv4Addr::new(127, 0, 1, 1), |place| place.address);
+        let _ = writeln!(text, "{own}\t{name}");
     }
+    text.push_str(place.map_or("", |place| &place.hosts));
     EtcFile { path, base: inherit.then(|| "/etc/hosts".into()), without: Vec::new(), text }
 }
 

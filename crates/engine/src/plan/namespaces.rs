@@ -133,16 +133,11 @@ impl Chosen<'_> {
                 self.namespaces.net = self.shared(name, Kinds::NET)?;
                 Network::Inherit
             }
-            NetworkMode::Named(name) => {
-                return Err(Error::Invalid {
-                    what: "--network".into(),
-                    value: name.clone(),
-                    why: "networks with names are not supported here yet".into(),
-                });
-            }
+            NetworkMode::Named(_) => Network::Names(self.request.network.cloned()),
             NetworkMode::Default | NetworkMode::Host => Network::Inherit,
         };
-        if !config.network.publish.is_empty() && !matches!(network, Network::Helper { .. }) {
+        let publishes = matches!(network, Network::Helper { .. } | Network::Names(_));
+        if !config.network.publish.is_empty() && !publishes {
             let mode = String::from(mode.clone());
             warnings.push(format!("published ports are discarded with --network={mode}"));
         }

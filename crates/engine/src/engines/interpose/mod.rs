@@ -46,6 +46,7 @@ pub const CAPS: Caps = Caps {
     namespaces: false,
     host_name: true,
     network: false,
+    named_networks: true,
     security: false,
     read_only: true,
     enter: true,

@@ -155,7 +155,7 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     files.beside_image.clone_from(&plan.beside_image);
     files.layers = layers.as_ref().map(|layers| layers.paths().clone());
     let networks = match &plan.network {
-        Network::Names(place) => {
+        Network::Names(Some(place)) => {
             files.networks = Some(place.clone());
             let failed = |error: std::io::Error| Error::File {
                 doing: "map".into(),
@@ -163,6 +163,13 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
                 errno: error.into(),
             };
             Some(Rc::new(Networks::open(place).map_err(failed)?))
+        }
+        Network::Names(None) => {
+            return Err(Error::Invalid {
+                what: "network".into(),
+                value: "names".into(),
+                why: "the container has no place in the table of networks".into(),
+            });
         }
         _ => None,
     };

@@ -46,6 +46,7 @@ pub(super) const CAPS: Caps = Caps {
     namespaces: true,
     host_name: true,
     network: true,
+    named_networks: false,
     security: true,
     read_only: true,
     enter: true,

@@ -81,7 +81,7 @@ const R2: Properties = Properties {
     root: RootKind::LinkedTree,
     ids: IdsFrom::Engine,
     calls: CallsBy::Tracer,
-    caps: interpose::CAPS,
+    caps: Caps { named_networks: false, ..interpose::CAPS },
     ..R1
 };
 const R3: Properties = Properties { name: "R3", about: "runc or crun, ptrace inside", ..R2 };

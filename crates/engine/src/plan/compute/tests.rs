@@ -37,6 +37,7 @@ fn planned(config: &ContainerConfig, facts: &Facts, overrides: &Overrides) -> Re
         fake_root: true,
         keep_umask: false,
         accounts: &NoAccounts,
+        network: None,
         running: &|name| {
             let own = Kinds::USER.with(Kinds::MOUNT).with(Kinds::PID).with(Kinds::IPC);
             let own = own.with(Kinds::UTS).with(Kinds::NET);

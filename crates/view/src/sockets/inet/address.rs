@@ -85,8 +85,12 @@ pub(super) enum Destination {
 
 impl Destination {
     /// Finds it.
-    pub(super) fn of(network: &Network<'_>, address: IpAddr) -> Self {
-        let Some(narrow) = narrow(address) else { return Self::Outside };
+    pub(super) fn of(network: &Network<'_>, address: SocketAddr) -> Self {
+        const DOMAIN: u16 = 53;
+        let Some(narrow) = narrow(address.ip()) else { return Self::Outside };
+        if address.port() == DOMAIN && network.table.is_resolver(narrow) {
+            return Self::Outside;
+        }
         if narrow == LOOPBACK6 || narrow.is_loopback() {
             return Self::Member(network.slot, narrow);
         }

@@ -18,7 +18,7 @@ pub(in crate::sockets) fn reach<N: Backend>(
     descriptor: u64,
     address: SocketAddr,
 ) -> Result<Option<SocketAddr>> {
-    let (slot, narrow) = match Destination::of(&network, address.ip()) {
+    let (slot, narrow) = match Destination::of(&network, address) {
         Destination::Member(slot, narrow) => (slot, narrow),
         Destination::Nobody => return Err(Errno::EHOSTUNREACH),
         Destination::Outside if network.table.members().is_internal(network.slot) => {
