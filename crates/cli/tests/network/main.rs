@@ -1,0 +1,146 @@
+//! The network suite: the same programs in real network namespaces, and in containers of a network
+//! without namespaces (mode `names`), must print the same lines.
+//!
+//! In mode `names` the engine translates addresses: containers have virtual addresses, all ports
+//! and a loopback of their own, while their sockets stand on 127.x.y.z of the host. The kernel with
+//! two namespaces and a veth pair between them is the oracle ([`oracle`]). [`known`] lists the
+//! lines that differ, each with its reason. What the oracle cannot have, such as foreign processes
+//! on the same host, is in [`strangers`].
+
+mod compare;
+mod containers;
+mod known;
+mod oracle;
+mod programs;
+mod strangers;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use testkit::fence::fenced;
+use testkit::harness::Suite;
+use testkit::person::{Person, everybody};
+use testkit::scratch::Scratch;
+use testkit::skip::{Outcome, Skip};
+
+use containers::World;
+use oracle::Oracle;
+use programs::{PROGRAMS, Program};
+
+/// Time limit of one program, in whatever way it runs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The modes of the long programs: one inside processes, one that traces, one without kernel
+/// features. The others catch the same calls in another way, and run [`Program::short`] ones.
+const ALL: [&str; 3] = ["I1", "P1", "F2"];
+const SHORT: [&str; 3] = ["I2", "P2", "F1"];
+
+struct Stage {
+    oracle: Result<Oracle, String>,
+    worlds: Vec<World>,
+    missing: Vec<(String, String)>,
+    scratch: Scratch,
+}
+
+impl Stage {
+    fn set() -> Result<Self, String> {
+        let text = |error: std::io::Error| error.to_string();
+        let scratch = Scratch::new("network").map_err(text)?;
+        let people = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)?;
+        // Ranges of ids have no part in this.
+        let person = people.iter().find(|person| person.user.kind() == "plain");
+        let person = person.or(people.first()).ok_or("no user")?.clone();
+        let bin = programs::compile(scratch.path())?;
+        let oracle = Oracle::prepare(&scratch, &person.user, &bin);
+        let mut missing = Vec::new();
+        let ready = person.engines(&mut missing);
+        // Namespaces have their own network; this is about the others.
+        missing.retain(|(mode, _)| !mode.starts_with('N'));
+        let fence = fenced(&scratch, &person.program);
+        if fence.is_none() {
+            missing.push(("F".to_owned(), "no C compiler".to_owned()));
+        }
+        let mut worlds = Vec::new();
+        for mode in ALL.into_iter().chain(SHORT) {
+            let program = match &fence {
+                Some(program) if mode.starts_with('F') => program.clone(),
+                _ if ready.iter().any(|name| name == mode) => person.program.clone(),
+                _ => continue,
+            };
+            let person = Person { program, ..person.clone() };
+            worlds.push(World::new(&scratch, person, mode, &bin)?);
+        }
+        Ok(Self { oracle, worlds, missing, scratch })
+    }
+
+    fn oracle(&self) -> Result<&Oracle, Skip> {
+        self.oracle.as_ref().map_err(|reason| Skip(reason.clone()))
+    }
+
+    /// Runs a program in both, and compares.
+    fn compare(&self, world: &World, program: &Program) -> Outcome {
+        let right = self.oracle()?.lines(program);
+        let here = compare::lines(&world.run(program));
+        compare::expect_same(program, &right, &here);
+        Ok(())
+    }
+
+    /// Python's servers and clients; in the containers with the Python of a Debian image.
+    fn python(&self, world: &World) -> Outcome {
+        static PLACE: OnceLock<Result<PathBuf, Skip>> = OnceLock::new();
+        let right = self.oracle()?.python()?;
+        let home = PLACE.get_or_init(|| world.debian(&self.scratch)).clone()?;
+        let here = compare::lines(&world.python(&home));
+        compare::expect_same(&programs::PYTHON, right, &here);
+        Ok(())
+    }
+}
+
+fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
+    for (name, reason) in &stage.missing {
+        suite.skipped(name, reason);
+    }
+    for (name, case) in oracle::CASES {
+        suite.case(format!("oracle::{name}"), move || case(stage.oracle()?));
+    }
+    for program in PROGRAMS {
+        suite.case(format!("oracle::{}", program.name), move || {
+            stage.oracle()?.is_steady(program);
+            Ok(())
+        });
+    }
+    suite.case("oracle::python".to_owned(), move || stage.oracle()?.python().map(drop));
+    // The worlds take turns: each runs one case at a time.
+    for program in PROGRAMS {
+        for world in &stage.worlds {
+            if program.short || ALL.contains(&world.mode) {
+                suite.case(format!("{}::{}", world.mode, program.name), move || {
+                    stage.compare(world, program)
+                });
+            }
+        }
+    }
+    let long = || stage.worlds.iter().filter(|world| ALL.contains(&world.mode));
+    for world in long() {
+        suite.case(format!("{}::python", world.mode), move || stage.python(world));
+    }
+    for (name, case) in strangers::CASES {
+        for world in long() {
+            suite.case(format!("{}::{name}", world.mode), move || case(world));
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let listing = std::env::args().any(|word| word == "--list");
+    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
+    let mut suite = Suite::new();
+    suite.threads(3);
+    match &stage {
+        Err(reason) => suite.skipped("network", reason),
+        Ok(stage) => add(&mut suite, stage),
+    }
+    suite.run()
+}
