@@ -42,7 +42,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(
         scratch: &Scratch,
-        person: Person,
+        person: &Person,
         mode: &'static str,
         bin: &Path,
     ) -> Result<Self, String> {
@@ -75,7 +75,7 @@ impl World {
         if let Err(error) = self.loaded.get_or_init(|| self.load()) {
             panic!("{error}");
         }
-        Lab::new(&self.turn, self.person.clone(), self.mode, IMAGE, self.next())
+        Lab::new(&self.turn, self.person.clone(), self.mode, IMAGE, &self.next())
     }
 
     fn next(&self) -> String {
@@ -104,7 +104,7 @@ impl World {
     pub(crate) fn python(&self, home: &Path) -> Finished {
         static TURN: Mutex<()> = Mutex::new(());
         let lab =
-            Lab::new(&TURN, self.person.at(home), self.mode, DEBIAN, format!("py-{}", self.mode));
+            Lab::new(&TURN, self.person.at(home), self.mode, DEBIAN, &format!("py-{}", self.mode));
         let script = programs::guests().join("service.py");
         std::fs::copy(script, lab.meetings.join("service.py")).expect("a copy of the script");
         lab.pair(&["/usr/bin/python3", "/meetings/service.py"])
@@ -127,10 +127,10 @@ impl<'w> Lab<'w> {
         person: Person,
         mode: &'static str,
         image: &'static str,
-        meetings: String,
+        meetings: &str,
     ) -> Self {
         let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let meetings = person.dir(&meetings);
+        let meetings = person.dir(meetings);
         let lab = Self { person, mode, image, meetings, names: Mutex::default(), _turn: turn };
         lab.person.run(&["network", "create", NETWORK, "--subnet", SUBNET]).ok();
         lab

@@ -12,12 +12,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use testkit::command::until;
-use testkit::skip::Outcome;
 
 use crate::containers::{Lab, World};
 
-/// Cases of a mode.
-pub(crate) const CASES: &[(&str, fn(&World) -> Outcome)] = &[
+/// A case of a mode.
+type Case = fn(&World);
+
+/// All of them.
+pub(crate) const CASES: &[(&str, Case)] = &[
     ("stranger_on_the_address", stranger_on_the_address),
     ("stranger_on_the_wildcard", stranger_on_the_wildcard),
     ("stranger_for_datagrams", stranger_for_datagrams),
@@ -137,18 +139,16 @@ fn stranger(world: &World, at: impl Fn(SocketAddr) -> SocketAddr) {
     is_alone(&stranger);
 }
 
-fn stranger_on_the_address(world: &World) -> Outcome {
+fn stranger_on_the_address(world: &World) {
     stranger(world, |was| was);
-    Ok(())
 }
 
-fn stranger_on_the_wildcard(world: &World) -> Outcome {
+fn stranger_on_the_wildcard(world: &World) {
     stranger(world, |was| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), was.port()));
-    Ok(())
 }
 
 /// The same for datagrams, whose sender is not told.
-fn stranger_for_datagrams(world: &World) -> Outcome {
+fn stranger_for_datagrams(world: &World) {
     let lab = world.lab();
     lab.start("server", &[], &["/bin/tool", "receive", "100.80.0.2", "53"]);
     let ask = ["/bin/tool", "ask", "100.80.0.2", "53"];
@@ -163,11 +163,10 @@ fn stranger_for_datagrams(world: &World) -> Outcome {
     let got = stranger.recv_from(&mut [0; 16]);
     assert!(got.is_err(), "the stranger was asked: {got:?}");
     assert!(text.contains("ECONNREFUSED"), "{text}");
-    Ok(())
 }
 
 /// A container that is killed, started again and removed.
-fn killed_container(world: &World) -> Outcome {
+fn killed_container(world: &World) {
     let lab = world.lab();
     lab.start("server", &[], &SERVE);
     let mut log = String::new();
@@ -186,7 +185,6 @@ fn killed_container(world: &World) -> Outcome {
     let text = lab.run("caller", &CALL).ok().out();
     // Its address is nobody's, or the caller's own.
     assert!(["ECONNREFUSED\n", "EHOSTUNREACH\n"].contains(&text.as_str()), "{text}");
-    Ok(())
 }
 
 /// A port of the host that is free now.
@@ -196,7 +194,7 @@ fn free_port() -> u16 {
 }
 
 /// A published port is the container's on the host, and inside the network as before.
-fn published(world: &World) -> Outcome {
+fn published(world: &World) {
     let lab = world.lab();
     let port = free_port();
     let publish = format!("127.0.0.1:{port}:80");
@@ -217,11 +215,10 @@ fn published(world: &World) -> Outcome {
     kill(&lab, "server");
     let gone = TcpStream::connect_timeout(&host, SOON);
     assert!(gone.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused));
-    Ok(())
 }
 
 /// The host's loopback is not the container's.
-fn loopback_of_the_host(world: &World) -> Outcome {
+fn loopback_of_the_host(world: &World) {
     let lab = world.lab();
     let host = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let all = TcpListener::bind("0.0.0.0:0").expect("a listener");
@@ -233,11 +230,10 @@ fn loopback_of_the_host(world: &World) -> Outcome {
         }
         is_alone(stranger);
     }
-    Ok(())
 }
 
 /// A container of another network does not reach a member.
-fn other_network(world: &World) -> Outcome {
+fn other_network(world: &World) {
     let lab = world.lab();
     lab.start("server", &[], &["/bin/tool", "serve", "0.0.0.0", "5432"]);
     let create = ["network", "create", "apart", "--subnet", "100.81.0.0/24"];
@@ -248,5 +244,4 @@ fn other_network(world: &World) -> Outcome {
     lab.person.run(&["network", "rm", "apart"]).ok();
     assert!(text.starts_with('E'), "another network's member hears {text}");
     assert!(!lab.log("server").contains("called"), "{}", lab.log("server"));
-    Ok(())
 }
