@@ -103,8 +103,13 @@ impl World {
     /// The output of Python's servers and clients in that home.
     pub(crate) fn python(&self, home: &Path) -> Finished {
         static TURN: Mutex<()> = Mutex::new(());
-        let lab =
-            Lab::new(&TURN, self.person.at(home), self.mode, DEBIAN, &format!("py-{}", self.mode));
+        let lab = Lab::new(
+            &TURN,
+            self.person.at(home),
+            self.mode,
+            DEBIAN,
+            &format!("{}-{}", self.mode, self.next()),
+        );
         let script = programs::guests().join("service.py");
         std::fs::copy(script, lab.meetings.join("service.py")).expect("a copy of the script");
         lab.pair(&["/usr/bin/python3", "/meetings/service.py"])
@@ -130,7 +135,10 @@ impl<'w> Lab<'w> {
         meetings: &str,
     ) -> Self {
         let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        // Not that of a run before, whose meetings are over.
         let meetings = person.dir(meetings);
+        let is_new = std::fs::read_dir(&meetings).is_ok_and(|mut files| files.next().is_none());
+        assert!(is_new, "{} is not empty", meetings.display());
         let lab = Self { person, mode, image, meetings, names: Mutex::default(), _turn: turn };
         lab.person.run(&["network", "create", NETWORK, "--subnet", SUBNET]).ok();
         lab

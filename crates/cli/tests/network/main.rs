@@ -118,7 +118,7 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     // The worlds take turns: each runs one case at a time.
     for program in PROGRAMS {
         for world in &stage.worlds {
-            if program.short || ALL.contains(&world.mode) {
+            if program.runs_in(world.mode) && (program.short || ALL.contains(&world.mode)) {
                 suite.case(format!("{}::{}", world.mode, program.name), move || {
                     stage.compare(world, program)
                 });

@@ -33,6 +33,13 @@ const ANY: Program = Program {
     least: 0,
 };
 
+impl Program {
+    /// Modes that catch calls inside processes do not load programs of 32 bits.
+    pub(crate) fn runs_in(&self, mode: &str) -> bool {
+        mode.starts_with('P') || self.flags.is_empty()
+    }
+}
+
 /// One per topic. The programs of 32 bits make their calls through `socketcall`.
 pub(crate) const PROGRAMS: &[Program] = &[
     Program { name: "pair", is_pair: true, short: true, least: 250, ..ANY },

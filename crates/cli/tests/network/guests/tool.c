@@ -1,12 +1,13 @@
 /* Single steps for cases that arrange the rest from outside.
  *
  * `tool serve HOST PORT` listens, prints `ready` and tells every caller its name; `tool receive`
- * is the same for datagrams. `tool call HOST PORT` prints what it hears or the error, `tool ask`
- * asks by a connected datagram socket. */
+ * is the same for datagrams. `tool call HOST,HOST... PORT` prints what it hears or the error,
+ * `tool ask HOST PORT` asks by a connected datagram socket. */
 #include "net.h"
 
 static void serve(const char *host, int port) {
     int s = listener(host, port);
+    alarm(100);
     SELF(s);
     line("ready");
     for (;;) {
@@ -21,6 +22,7 @@ static void serve(const char *host, int port) {
 
 static void receive(const char *host, int port) {
     int s = receiver(host, port);
+    alarm(100);
     line("ready");
     for (;;) {
         addr a;
@@ -41,8 +43,10 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "serve")) serve(argv[2], port);
     if (!strcmp(argv[1], "receive")) receive(argv[2], port);
     if (!strcmp(argv[1], "call")) {
-        fd = caller(argv[2], port);
-        line("%s", fd < 0 ? strerrorname_np(errno) : heard(fd));
+        for (char *host = strtok(argv[2], ","); host; host = strtok(0, ",")) {
+            fd = caller(host, port);
+            line("%s", fd < 0 ? strerrorname_np(errno) : heard(fd));
+        }
     } else {
         fd = udp();
         line("connect %s", success(connect_to(fd, argv[2], port)));
