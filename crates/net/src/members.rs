@@ -91,6 +91,9 @@ struct File {
 #[serde(default)]
 pub(crate) struct Slots {
     taken: Vec<Slot>,
+    /// The one that was taken last. The next container gets a later one: the kernel keeps a
+    /// connection for a minute after its end (TIME_WAIT), and the ports of a new container are free.
+    last: Option<u32>,
     /// The numbers that networks have in the table, by their ids.
     numbers: BTreeMap<String, u16>,
 }
@@ -262,8 +265,11 @@ impl Slots {
             return Ok(slot.number);
         }
         let taken: BTreeSet<u32> = self.taken.iter().map(|slot| slot.number).collect();
-        let free = (0..SLOTS).find(|number| !taken.contains(number));
+        let first = self.last.map_or(0, |last| last + 1);
+        let free =
+            (0..SLOTS).map(|far| (first + far) % SLOTS).find(|number| !taken.contains(number));
         let number = free.ok_or(Error::NoSlot { limit: SLOTS })?;
+        self.last = Some(number);
         self.taken.push(Slot { number, id: id.to_owned(), networks: [network.to_owned()].into() });
         Ok(number)
     }
