@@ -1,7 +1,8 @@
 //! Options of sockets that `rustix` does not have.
 
 use crate::raw;
-use linux_raw_sys::general::__NR_setsockopt;
+use linux_raw_sys::general::{__NR_getsockopt, __NR_setsockopt};
+use linux_raw_sys::net::{SO_PEERNAME, SOL_SOCKET};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -23,4 +24,24 @@ pub fn set_bind_without_port(socket: impl AsFd, on: bool) -> Result<(), Errno> {
     ];
     // SAFETY: the kernel reads an `int` of the given size, which lives until the call returns.
     unsafe { raw::call(__NR_setsockopt, arguments) }.map(drop)
+}
+
+/// `SO_PEERNAME`: the address of the other side, also of a connection that has ended. Returns its
+/// length.
+///
+/// # Errors
+/// EINVAL if the buffer is longer than the address; ENOTCONN if there was no connection.
+pub fn peer_name(socket: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let mut length = u32::try_from(buffer.len()).map_err(|_| Errno::INVAL)?;
+    let arguments = [
+        socket.as_fd().as_raw_fd() as usize,
+        SOL_SOCKET as usize,
+        SO_PEERNAME as usize,
+        buffer.as_mut_ptr().expose_provenance(),
+        (&raw mut length).expose_provenance(),
+    ];
+    // SAFETY: the kernel writes at most `length` bytes to the buffer, and the length; both live
+    // until the call returns.
+    unsafe { raw::call(__NR_getsockopt, arguments) }?;
+    Ok(length as usize)
 }

@@ -354,6 +354,7 @@ mod tests {
             filter: 9,
             places,
             host_name: b"box",
+            slot: 7,
         };
         let mut bytes = [0; 512];
         let length = write(&start, &world, &mut bytes).unwrap();

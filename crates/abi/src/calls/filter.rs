@@ -51,6 +51,8 @@ pub struct Interest {
     pub listing: bool,
     /// The container has a host name of its own.
     pub host_name: bool,
+    /// Addresses of the internet are translated ([`crate::network`]).
+    pub networks: bool,
     /// Addresses (start, end exclusive) of code whose calls pass: the loader's.
     pub loader: Option<(u64, u64)>,
     /// The backend is in the guest's process and is called by `SIGSYS` with [`MARK`] in `si_errno`.
@@ -170,11 +172,13 @@ const MSG_OWNERS: &[u32] = &[1, 2, 11, 13, 0x101, 0x102, 0x10b, 0x10d];
 const SEM_OWNERS: &[u32] = &[1, 2, 18, 20, 0x101, 0x102, 0x112, 0x114];
 /// `SOL_SOCKET` with `SO_PEERCRED`, `SO_PEERGROUPS`.
 const PEERS: &[Test] = &[Test::Both((1, 1), (2, 17)), Test::Both((1, 1), (2, 59))];
+/// `SOL_SOCKET` with `SO_PEERNAME`, `IPPROTO_IPV6` with `IPV6_V6ONLY`.
+const NAMES: &[Test] = &[Test::Both((1, 1), (2, 28)), Test::Both((1, 41), (2, 26))];
+const PEERS_AND_NAMES: &[Test] = &[PEERS[0], PEERS[1], NAMES[0], NAMES[1]];
 /// `AF_NETLINK` with `NETLINK_AUDIT`.
 const AUDIT: &[Test] = &[Test::Both((0, 16), (2, 9))];
-/// Calls of socketcall(2): all except `listen`, `socketpair`, `send`, `recv`, `shutdown`,
-/// `setsockopt`.
-const SOCKETCALL: &[u32] = &[1, 2, 3, 5, 6, 7, 11, 12, 15, 16, 17, 18, 19, 20];
+/// Calls of socketcall(2): all except `socketpair`, `send`, `recv`, `shutdown`, `setsockopt`.
+const SOCKETCALL: &[u32] = &[1, 2, 3, 4, 5, 6, 7, 11, 12, 15, 16, 17, 18, 19, 20];
 
 /// High halves of the addresses of an in-process backend's memory, at all its places
 /// ([`crate::boot`]), and the one before: a mapping that begins there may reach into it.
@@ -292,8 +296,15 @@ fn socket(op: Op, interest: &Interest) -> Catch {
         Op::Socket if interest.identity => Catch::FailIf(raw::EPROTONOSUPPORT as u16, AUDIT),
         Op::Accept | Op::Accept4 => Catch::StopIf(&[Test::Given(1)]),
         Op::Sendto | Op::Recvfrom => Catch::StopIf(&[Test::Given(4)]),
-        Op::Getsockopt if interest.identity => Catch::StopIf(PEERS),
-        Op::Socket | Op::Getsockopt => Catch::Pass,
+        Op::Getsockopt => match (interest.identity, interest.networks) {
+            (true, true) => Catch::StopIf(PEERS_AND_NAMES),
+            (true, false) => Catch::StopIf(PEERS),
+            (false, true) => Catch::StopIf(NAMES),
+            (false, false) => Catch::Pass,
+        },
+        Op::Socket => Catch::Pass,
+        // The kernel binds a socket that is not bound.
+        Op::Listen if !interest.networks => Catch::Pass,
         Op::Socketcall => Catch::StopIf(&[Test::OneOf(0, SOCKETCALL)]),
         _ => Catch::Stop,
     }
@@ -633,13 +644,17 @@ mod tests {
     }
 
     fn interest() -> impl Strategy<Value = Interest> {
-        (any::<[bool; 6]>(), any::<bool>()).prop_map(
-            |([identity, shared_image, listing, host_name, in_process, namespaces], loader)| {
+        (any::<[bool; 7]>(), any::<bool>()).prop_map(
+            |(
+                [identity, shared_image, listing, host_name, networks, in_process, namespaces],
+                loader,
+            )| {
                 Interest {
                     identity,
                     shared_image,
                     listing,
                     host_name,
+                    networks,
                     in_process,
                     namespaces,
                     loader: loader.then_some((0x6a00_0000_0000, 0x6a00_0001_0000)),
@@ -705,6 +720,7 @@ mod tests {
             shared_image: true,
             listing: true,
             host_name: true,
+            networks: true,
             loader: Some((1, 2)),
             in_process: true,
             namespaces: false,

@@ -408,7 +408,7 @@ calls! {
     Socketpair socketpair                                       53 360 199 Plain      [Value Value Value Buffer]
     Bind bind                                                   49 361 200 Socket     [Fd Address Size]
     Connect connect                                             42 362 203 Socket     [Fd Address Size]
-    Listen listen                                               50 363 201 Plain      [Fd Value]
+    Listen listen                                               50 363 201 Socket     [Fd Value]
     Accept accept                                               43   _ 202 Socket     [Fd AddressOut AddressLength]
     Accept4 accept4                                            288 364 242 Socket     [Fd AddressOut AddressLength Flags]
     Getsockname getsockname                                     51 367 204 Socket     [Fd AddressOut AddressLength]

@@ -29,7 +29,7 @@ use core::net::Ipv4Addr;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 pub use members::{Membership, Published, Slot};
-pub use ports::{Family, Port, Protocol};
+pub use ports::{Family, Place, Port, Protocol, Way};
 
 /// First word of the file. The last digits count versions of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"CorNet01");
@@ -47,6 +47,8 @@ mod header {
     pub(super) const MAGIC: usize = 0;
     /// The first real address of the table.
     pub(super) const BASE: usize = 1;
+    /// Counts the sockets that were noted.
+    pub(super) const CLOCK: usize = 5;
     /// Addresses of the host's own that answer questions for names; 0 where there is none.
     pub(super) const RESOLVERS: usize = 2;
 }
@@ -162,6 +164,10 @@ impl<'a> Table<'a> {
 
     /// The sockets.
     pub fn ports(&self) -> ports::Ports<'a> {
-        ports::Ports { words: &self.words[PORTS], aliases: &self.words[ALIASES] }
+        ports::Ports {
+            words: &self.words[PORTS],
+            aliases: &self.words[ALIASES],
+            clock: &self.words[header::CLOCK],
+        }
     }
 }

@@ -10,14 +10,15 @@
 //! written. A process that is killed in between leaves a place that nobody uses until the file is
 //! made anew.
 //!
-//! For real ports that differ from the virtual ones there are *aliases*: the way back. They are
-//! hints: where there is no room, an older one is overwritten.
+//! For real ports that differ from the virtual ones there are *aliases*: the way back. And for
+//! connections whose two addresses do not tell by which address of a container one was reached
+//! there are *ways*. Both are hints: where there is no room, an older one is overwritten.
 
-use super::Slot;
+use super::{Slot, Use};
 use core::net::Ipv4Addr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Words of an entry: key, addresses, cookie, and one that is not used.
+/// Words of an entry: key, addresses, cookie, and when it was noted, or of ways the other end.
 const ENTRY: usize = 4;
 const ENTRIES: usize = 1 << 15;
 pub(super) const WORDS: usize = ENTRIES * ENTRY;
@@ -29,6 +30,8 @@ const NEAR_ALIASES: usize = 8;
 const KEY: usize = 0;
 const ADDRESSES: usize = 1;
 const COOKIE: usize = 2;
+const TARGET: usize = 3;
+const STAMP: usize = 3;
 
 /// The key of an entry that counts is not 0.
 const PRESENT: u64 = 1 << 63;
@@ -127,24 +130,71 @@ impl Port {
     /// Returns true if the entry of one may take the place of the other's: the kernel finds both at
     /// the same place, so they do not live at the same time unless they share it.
     fn replaces(&self, other: &Self) -> bool {
-        (self.address, self.family, self.real, self.real_port)
-            == (other.address, other.family, other.real, other.real_port)
+        (self.address, self.family) == (other.address, other.family) && self.is_at(other)
+    }
+
+    /// Returns true if the kernel finds both at the same place.
+    fn is_at(&self, other: &Self) -> bool {
+        (self.protocol, self.real, self.real_port) == (other.protocol, other.real, other.real_port)
     }
 }
 
-/// The part of a key that a search knows: port (16), slot (12), protocol (1).
-fn start_of(slot: Slot, protocol: Protocol, port: u16) -> u64 {
-    let udp = u64::from(protocol == Protocol::Udp);
-    PRESENT | udp << 28 | u64::from(slot.number()) << 16 | u64::from(port)
+/// How a connection that begins in a container is shown where its addresses do not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// The real place of the end that has connected.
+    pub from: Place,
+    /// Real address and port of the other end.
+    pub to: (Ipv4Addr, u16),
+    /// The virtual address from which it comes.
+    pub source: Ipv4Addr,
+    /// The virtual address to which it was made.
+    pub destination: Ipv4Addr,
 }
 
-const START: u64 = PRESENT | 0x1fff_ffff;
+/// A real address of a container, and a port of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Which of its addresses; `None` for one of the host's.
+    pub at: Option<Use>,
+    /// The real port.
+    pub port: u16,
+}
+
+/// The part of a key that a search knows: port (16), slot (12), protocol (1), and of ways and
+/// aliases the real address (3).
+const fn start_of(slot: Slot, protocol: Protocol, port: u16) -> u64 {
+    let udp = matches!(protocol, Protocol::Udp) as u64;
+    PRESENT | udp << 28 | (slot.number() as u64) << 16 | port as u64
+}
+
+const START: u64 = PRESENT | 0xffff_ffff;
+/// The real address in a key; never 0.
+const USE: u32 = 29;
+
+const fn start_at(slot: Slot, protocol: Protocol, place: Place) -> u64 {
+    let at = match place.at {
+        None => 1,
+        Some(Use::Network) => 2,
+        Some(Use::Loopback) => 3,
+        Some(Use::Loopback6) => 4,
+    };
+    start_of(slot, protocol, place.port) | at << USE
+}
+
+const fn is_way(key: u64) -> bool {
+    key & PRESENT != 0 && key >> USE & 7 != 0
+}
 
 /// The entries and the aliases.
 #[derive(Debug, Clone, Copy)]
 pub struct Ports<'a> {
     pub(super) words: &'a [AtomicU64],
     pub(super) aliases: &'a [AtomicU64],
+    /// Counts what is noted.
+    pub(super) clock: &'a AtomicU64,
 }
 
 impl<'a> Ports<'a> {
@@ -176,12 +226,14 @@ impl<'a> Ports<'a> {
     /// there is no room. Returns false if there is none even so.
     pub fn insert(&self, slot: Slot, port: &Port, mut is_dead: impl FnMut(&Port) -> bool) -> bool {
         let start = start_of(slot, port.protocol, port.port);
+        let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
         for entry in self.near(start) {
             let key = entry[KEY].load(Ordering::Acquire);
             if key & START == start
                 && let Some(there) = read(entry, key)
                 && port.replaces(&there)
             {
+                entry[STAMP].store(stamp, Ordering::Relaxed);
                 entry[COOKIE].store(port.cookie, Ordering::Release);
                 let _ = entry[KEY].compare_exchange(
                     key,
@@ -199,6 +251,7 @@ impl<'a> Ports<'a> {
                 return false;
             }
             entry[ADDRESSES].store(port.addresses(), Ordering::Relaxed);
+            entry[STAMP].store(stamp, Ordering::Relaxed);
             entry[KEY].store(port.key(slot), Ordering::Release);
             true
         };
@@ -207,8 +260,107 @@ impl<'a> Ports<'a> {
         }
         self.near(start).any(|entry| {
             let key = entry[KEY].load(Ordering::Acquire);
-            let dead = read(entry, key).is_some_and(|there| is_dead(&there));
+            let dead = is_way(key) || read(entry, key).is_some_and(|there| is_dead(&there));
             dead && remove(entry, key) && put(entry)
+        })
+    }
+
+    /// What was noted at a real place of a container, each with when.
+    fn noted(
+        &self,
+        slot: Slot,
+        protocol: Protocol,
+        (place, real): (Place, Ipv4Addr),
+    ) -> impl Iterator<Item = (Port, u64)> + use<'a> {
+        let port = self.virtual_port(slot, protocol, place).unwrap_or(place.port);
+        let start = start_of(slot, protocol, port);
+        self.near(start).filter_map(move |entry| {
+            let key = entry[KEY].load(Ordering::Acquire);
+            let one = Some(key).filter(|key| key & START == start).and_then(|key| read(entry, key));
+            let one = one.filter(|one| one.real == real && one.real_port == place.port);
+            one.map(|one| (one, entry[STAMP].load(Ordering::Relaxed)))
+        })
+    }
+
+    /// What is bound at a real place of a container, if anything was noted: with the cookie the
+    /// socket itself, if it is among those; else the last.
+    pub fn at(
+        &self,
+        slot: Slot,
+        protocol: Protocol,
+        at: (Place, Ipv4Addr),
+        cookie: Option<u64>,
+    ) -> Option<Port> {
+        let own = |one: &(Port, u64)| cookie == Some(one.0.cookie);
+        self.noted(slot, protocol, at).max_by_key(|one| (own(one), one.1)).map(|one| one.0)
+    }
+
+    /// Notes a way. `cookie`: that of the socket that connects.
+    pub fn insert_way(&self, slot: Slot, way: &Way, cookie: u64) {
+        let start = start_at(slot, way.protocol, way.from);
+        let key_of = |entry: &[AtomicU64; ENTRY]| entry[KEY].load(Ordering::Acquire);
+        for entry in self.near(start) {
+            let key = key_of(entry);
+            let is_old = || {
+                // A socket of datagrams sends to many, another one is connected to one.
+                let same = entry[TARGET].load(Ordering::Relaxed) == target(way.to);
+                same || way.protocol == Protocol::Tcp
+            };
+            if key & START == start && is_old() {
+                remove(entry, key);
+            }
+        }
+        let claim = |entry: &[AtomicU64; ENTRY]| {
+            let free = &entry[COOKIE];
+            free.compare_exchange(0, cookie, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let mut places = self.near(start);
+        let place = places.find(|entry| claim(entry)).or_else(|| {
+            let mut places = self.near(start);
+            places
+                .find(|entry| is_way(key_of(entry)) && remove(entry, key_of(entry)) && claim(entry))
+        });
+        if let Some(entry) = place {
+            let addresses = u64::from(way.source.to_bits()) << 32;
+            let addresses = addresses | u64::from(way.destination.to_bits());
+            entry[ADDRESSES].store(addresses, Ordering::Relaxed);
+            entry[TARGET].store(target(way.to), Ordering::Relaxed);
+            entry[KEY].store(start, Ordering::Release);
+        }
+    }
+
+    /// Forgets the way of an earlier socket: the addresses tell.
+    pub fn remove_way(&self, slot: Slot, protocol: Protocol, from: Place, to: (Ipv4Addr, u16)) {
+        let start = start_at(slot, protocol, from);
+        for entry in self.near(start) {
+            let key = entry[KEY].load(Ordering::Acquire);
+            if key & START == start && entry[TARGET].load(Ordering::Relaxed) == target(to) {
+                remove(entry, key);
+            }
+        }
+    }
+
+    /// How a connection is shown that begins at a real place of a container and leads to a real
+    /// address and port: virtual source and destination. `None` if its addresses tell.
+    pub fn way(
+        &self,
+        slot: Slot,
+        protocol: Protocol,
+        from: Place,
+        to: (Ipv4Addr, u16),
+    ) -> Option<(Ipv4Addr, Ipv4Addr)> {
+        let start = start_at(slot, protocol, from);
+        self.near(start).find_map(|entry| {
+            let key = entry[KEY].load(Ordering::Acquire);
+            if key & START != start || entry[TARGET].load(Ordering::Acquire) != target(to) {
+                return None;
+            }
+            let addresses = entry[ADDRESSES].load(Ordering::Acquire);
+            let same = entry[KEY].load(Ordering::Acquire) == key;
+            same.then(|| {
+                let source = Ipv4Addr::from_bits((addresses >> 32) as u32);
+                (source, Ipv4Addr::from_bits(addresses as u32))
+            })
         })
     }
 
@@ -231,13 +383,13 @@ impl<'a> Ports<'a> {
     }
 
     /// The virtual port of a container's real one, if they differ.
-    pub fn virtual_port(&self, slot: Slot, protocol: Protocol, real: u16) -> Option<u16> {
-        self.alias(start_of(slot, protocol, real))
+    pub fn virtual_port(&self, slot: Slot, protocol: Protocol, place: Place) -> Option<u16> {
+        self.alias(start_at(slot, protocol, place))
     }
 
     /// Notes it.
-    pub fn set_virtual_port(&self, slot: Slot, protocol: Protocol, real: u16, port: u16) {
-        self.set_alias(start_of(slot, protocol, real), port);
+    pub fn set_virtual_port(&self, slot: Slot, protocol: Protocol, place: Place, port: u16) {
+        self.set_alias(start_at(slot, protocol, place), port);
     }
 
     /// The container with a socket that is bound to this port of all of the host's addresses.
@@ -285,9 +437,13 @@ impl<'a> Ports<'a> {
     }
 }
 
-/// A key of 29 bits, moved above the number that it leads to.
+/// A key of 32 bits, moved above the number that it leads to.
 const fn shifted(key: u64) -> u64 {
-    key & (PRESENT | WILD) | (key & 0x1fff_ffff) << 16
+    key & (PRESENT | WILD) | (key & 0xffff_ffff) << 16
+}
+
+const fn target(to: (Ipv4Addr, u16)) -> u64 {
+    (to.0.to_bits() as u64) << 16 | to.1 as u64
 }
 
 fn read(entry: &[AtomicU64; ENTRY], key: u64) -> Option<Port> {

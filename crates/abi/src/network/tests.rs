@@ -161,18 +161,92 @@ fn ports_are_found_by_container_protocol_and_number() {
     assert!(ports.insert(slot(9), &next, |_| false));
     assert_eq!(found(Protocol::Tcp, 5432), [next, local]);
 
-    ports.set_virtual_port(slot(9), Protocol::Tcp, 40_000, 80);
+    let there = Place { at: Some(Use::Network), port: 40_000 };
+    ports.set_virtual_port(slot(9), Protocol::Tcp, there, 80);
     ports.set_owner_of_wild(Protocol::Udp, 50_000, slot(9));
-    assert_eq!(ports.virtual_port(slot(9), Protocol::Tcp, 40_000), Some(80));
-    assert_eq!(ports.virtual_port(slot(9), Protocol::Udp, 40_000), None);
-    assert_eq!(ports.virtual_port(slot(8), Protocol::Tcp, 40_000), None);
+    assert_eq!(ports.virtual_port(slot(9), Protocol::Tcp, there), Some(80));
+    assert_eq!(ports.virtual_port(slot(9), Protocol::Udp, there), None);
+    assert_eq!(ports.virtual_port(slot(8), Protocol::Tcp, there), None);
+    let local = Place { at: Some(Use::Loopback), ..there };
+    assert_eq!(ports.virtual_port(slot(9), Protocol::Tcp, local), None);
     assert_eq!(ports.owner_of_wild(Protocol::Udp, 50_000), Some(slot(9)));
     ports.insert(slot(10), &any, |_| false);
     ports.clear(slot(9));
     assert_eq!(found(Protocol::Tcp, 5432), []);
-    assert_eq!(ports.virtual_port(slot(9), Protocol::Tcp, 40_000), None);
+    assert_eq!(ports.virtual_port(slot(9), Protocol::Tcp, there), None);
     assert_eq!(ports.owner_of_wild(Protocol::Udp, 50_000), None);
     assert_eq!(ports.find(slot(10), Protocol::Tcp, 80).count(), 1);
+}
+
+#[test]
+fn places_lead_to_sockets() {
+    let words = memory();
+    let ports = Table::create(&words, BASE).unwrap().ports();
+    let place = Place { at: Some(Use::Network), port: 40_000 };
+    let find = |cookie| ports.at(slot(9), Protocol::Tcp, (place, BASE), cookie);
+    assert_eq!(find(None), None);
+    let any = port([0, 0, 0, 0], 80, 40_000, 11);
+    let own = port([100, 80, 0, 2], 80, 40_000, 12);
+    for one in [any, own] {
+        ports.set_virtual_port(slot(9), Protocol::Tcp, place, 80);
+        assert!(ports.insert(slot(9), &one, |_| false));
+    }
+    assert_eq!(find(None), Some(own), "the last");
+    assert_eq!(find(Some(11)), Some(any));
+    assert_eq!(find(Some(99)), Some(own));
+    assert!(ports.insert(slot(9), &any, |_| false));
+    assert_eq!(find(None), Some(any));
+    // The place belongs to another port by now.
+    let other = port([0, 0, 0, 0], 443, 40_000, 13);
+    ports.set_virtual_port(slot(9), Protocol::Tcp, place, 443);
+    assert!(ports.insert(slot(9), &other, |_| false));
+    assert_eq!(find(None), Some(other));
+}
+
+#[test]
+fn ways_are_found_by_both_ends() {
+    let words = memory();
+    let ports = Table::create(&words, BASE).unwrap().ports();
+    let way = Way {
+        protocol: Protocol::Tcp,
+        from: Place { at: Some(Use::Loopback), port: 40_000 },
+        to: (BASE, 5432),
+        source: Ipv4Addr::LOCALHOST,
+        destination: Ipv4Addr::new(127, 0, 0, 5),
+    };
+    let find = |from, to| ports.way(slot(9), Protocol::Tcp, from, to);
+    ports.insert_way(slot(9), &way, 7);
+    assert_eq!(find(way.from, way.to), Some((way.source, way.destination)));
+    assert_eq!(find(way.from, (BASE, 5433)), None);
+    assert_eq!(find(Place { at: Some(Use::Network), ..way.from }, way.to), None);
+    ports.insert_way(slot(9), &Way { to: (BASE, 80), ..way }, 8);
+    assert_eq!(find(way.from, way.to), None, "the port has been used again");
+    ports.remove_way(slot(9), Protocol::Tcp, way.from, (BASE, 81));
+    assert!(find(way.from, (BASE, 80)).is_some());
+    ports.remove_way(slot(9), Protocol::Tcp, way.from, (BASE, 80));
+    assert_eq!(find(way.from, (BASE, 80)), None);
+    ports.insert_way(slot(9), &way, 9);
+    ports.clear(slot(9));
+    assert_eq!(find(way.from, way.to), None);
+}
+
+/// Ways are hints: they take no room that sockets need.
+#[test]
+fn ways_give_room() {
+    let words = memory();
+    let ports = Table::create(&words, BASE).unwrap().ports();
+    let way = |port| Way {
+        protocol: Protocol::Tcp,
+        from: Place { at: Some(Use::Loopback), port },
+        to: (BASE, 1),
+        source: BASE,
+        destination: BASE,
+    };
+    (1..=60_000).for_each(|number| ports.insert_way(slot(1), &way(number), number.into()));
+    for number in 1..=5000 {
+        let one = port([0, 0, 0, 0], number, number, 100_000 + u64::from(number));
+        assert!(ports.insert(slot(2), &one, |_| false), "{number}");
+    }
 }
 
 /// Where there is no room, only what is dead gives way.

@@ -8,7 +8,7 @@ use linux_raw_sys::general as raw;
 use linux_raw_sys::net;
 use view::errno::Result;
 use view::guest::{SocketKind, SocketOption, Sockets};
-use view::sockets::inet::{LONGEST, given, spell};
+use view::sockets::inet::{LONGEST, SHORTEST, given, spell};
 use view::{Errno, HostFd};
 
 /// `SOCK_RAW`.
@@ -69,6 +69,7 @@ impl Sockets for Backend<'_> {
         Ok(SocketKind {
             protocol,
             six,
+            shares_address: option(socket, net::SOL_SOCKET, net::SO_REUSEADDR)? != 0,
             shares_port: option(socket, net::SOL_SOCKET, net::SO_REUSEPORT)? != 0,
             only_six: six && option(socket, IPPROTO_IPV6, IPV6_V6ONLY)? != 0,
             cookie: cookie(socket)?,
@@ -82,13 +83,25 @@ impl Sockets for Backend<'_> {
     }
 
     fn socket_name(&mut self, socket: HostFd, peer: bool) -> Result<SocketAddr> {
-        let (mut bytes, mut length) = ([0_u8; LONGEST], LONGEST as u32);
-        let (at, size) = (bytes.as_mut_ptr() as u64, &raw mut length as u64);
-        if peer {
-            writes!(__NR_getpeername, fd(socket), at, size)?;
+        let mut bytes = [0_u8; LONGEST];
+        let length = if peer {
+            let (level, name) = (u64::from(net::SOL_SOCKET), u64::from(net::SO_PEERNAME));
+            let mut ask = |mut length: u32| {
+                let (at, size) = (bytes.as_mut_ptr() as u64, &raw mut length as u64);
+                writes!(__NR_getsockopt, fd(socket), level, name, at, size)?;
+                Ok(length)
+            };
+            // The kernel wants no more room than the address needs.
+            match ask(LONGEST as u32) {
+                Err(Errno::EINVAL) => ask(SHORTEST as u32)?,
+                told => told?,
+            }
         } else {
+            let mut length = LONGEST as u32;
+            let (at, size) = (bytes.as_mut_ptr() as u64, &raw mut length as u64);
             writes!(__NR_getsockname, fd(socket), at, size)?;
-        }
+            length
+        };
         given(bytes.get(..length as usize).ok_or(Errno::EAFNOSUPPORT)?).ok_or(Errno::EAFNOSUPPORT)
     }
 

@@ -202,6 +202,7 @@ fn wants(number: u32) -> bool {
         shared_image: true,
         listing: true,
         host_name: true,
+        networks: true,
         loader: None,
         in_process: true,
         namespaces: false,

@@ -88,21 +88,26 @@ fn read<N: Backend>(context: &mut CallContext<'_, N>, at: u64, length: u64) -> b
 }
 
 /// The address that the kernel gets for one that the guest wants to reach; `None` if the guest's own
-/// is right.
+/// is right. `from`: the address that a datagram is to come from, if the guest says so.
 pub(super) fn forward<N: Backend>(
     context: &mut CallContext<'_, N>,
-    descriptor: u64,
-    at: u64,
-    length: u64,
+    request: &Request,
+    (at, length): (u64, u64),
+    from: Option<core::net::IpAddr>,
 ) -> Result<Option<Address>> {
-    if let Some((network, address)) = internet(context, at, length) {
-        let real = inet::reach(context, network, descriptor, address)?;
+    if let Some((network, address)) = internet(context, request.op, at, length) {
+        let socket = (request.arguments[0], request.op == Op::Connect);
+        let real = inet::reach(context, network, socket, (address, from))?;
         return Ok(real.map(Address::internet));
     }
     if !read(context, at, length) {
         return Ok(None);
     }
-    let place = find(context, Purpose::Reach)?;
+    let place = match find(context, Purpose::Reach) {
+        // The kernel looks at the family before it looks for the name.
+        Err(_) if inet::is_its(context, request.arguments[0]) => return Ok(None),
+        found => found?,
+    };
     if let Err(error) = may_reach(context, &place) {
         place.close(context.backend);
         return Err(error);
@@ -113,6 +118,7 @@ pub(super) fn forward<N: Backend>(
 /// Reads an address of the internet; `None` if it is another, or the kernel's own is right.
 fn internet<'a, N: Backend>(
     context: &mut CallContext<'a, N>,
+    op: Op,
     at: u64,
     length: u64,
 ) -> Option<(inet::Network<'a>, core::net::SocketAddr)> {
@@ -124,6 +130,9 @@ fn internet<'a, N: Backend>(
     let mut bytes = [0; inet::LONGEST];
     let bytes = &mut bytes[..length.min(inet::LONGEST)];
     context.backend.read(at, bytes).ok()?;
+    if op != Op::Connect {
+        inet::specify(bytes, op == Op::Bind);
+    }
     Some((network, inet::given(bytes)?))
 }
 
@@ -258,7 +267,7 @@ pub(super) fn send<N: Backend>(
     at: usize,
 ) -> Result<Verdict> {
     let [address, length] = [request.arguments[at], request.arguments[at + 1]];
-    match forward(context, request.arguments[0], address, length)? {
+    match forward(context, request, (address, length), None)? {
         None => Ok(Verdict::Pass),
         Some(host) => with_address(context, request, at, &host, After::Nothing),
     }
@@ -284,7 +293,7 @@ pub(super) fn bind<N: Backend>(
     request: &Request,
 ) -> Result<Verdict> {
     let [descriptor, address, length, ..] = request.arguments;
-    if let Some((network, address)) = internet(context, address, length) {
+    if let Some((network, address)) = internet(context, request.op, address, length) {
         return inet::bind(context, network, descriptor, address);
     }
     if !read(context, address, length) {
@@ -405,6 +414,19 @@ pub(super) fn received<N: Backend>(
     }
     context.backend.write(to.1, &(shown.whole as u32).to_le_bytes())?;
     shown.write(context, to.0, room as usize)
+}
+
+/// The sender of a message that the kernel has written, if it is one of the internet.
+pub(super) fn sender<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    at: u64,
+    length: usize,
+) -> Option<core::net::SocketAddr> {
+    context.world.network?;
+    let mut bytes = [0; inet::LONGEST];
+    let bytes = &mut bytes[..length.min(inet::LONGEST)];
+    context.backend.read(at, bytes).ok()?;
+    inet::given(bytes)
 }
 
 /// An address as the guest is to see it.

@@ -12,6 +12,8 @@ pub struct SocketKind {
     pub protocol: Option<Protocol>,
     /// Its family is `AF_INET6`, not `AF_INET`.
     pub six: bool,
+    /// `SO_REUSEADDR`.
+    pub shares_address: bool,
     /// `SO_REUSEPORT`.
     pub shares_port: bool,
     /// `IPV6_V6ONLY`.
@@ -55,7 +57,8 @@ pub trait Sockets {
         let _ = (socket, address);
         Err(Errno::ENOSYS)
     }
-    /// `getsockname`, or `getpeername` (`ENOTCONN` if there is none).
+    /// `getsockname`, or the other side of a connection that is being made, exists, or has ended
+    /// (`SO_PEERNAME`; `ENOTCONN` if there was none).
     fn socket_name(&mut self, socket: HostFd, peer: bool) -> Result<SocketAddr> {
         let _ = (socket, peer);
         Err(Errno::ENOSYS)

@@ -7,8 +7,8 @@
 //! `recvmmsg` may always handle fewer than they are asked for.
 
 use super::address::{self, Shown};
-use super::peers;
 use super::request::Request;
+use super::{inet, peers};
 use crate::CallContext;
 use crate::errno::Result;
 use crate::guest::Backend;
@@ -16,6 +16,7 @@ use crate::verdict::{After, Verdict};
 use abi::calls::Arch;
 use abi::layout::sockaddr_un::SIZE;
 use abi::layout::{Msghdr, UCRED, u32_at};
+use core::net::{IpAddr, SocketAddr};
 
 /// The greatest number of messages in one call that is changed.
 const MANY: usize = 64;
@@ -24,8 +25,11 @@ const NAME: usize = 128;
 /// Size of the longest control buffer that is searched. The kernel's limit for sending is that of
 /// the socket, some 20 KiB.
 const CONTROL: usize = 8192;
-const SOL_SOCKET: u32 = 1;
-const SCM_CREDENTIALS: u32 = 2;
+/// `SOL_SOCKET`, `SCM_CREDENTIALS`.
+const CREDENTIALS: (u32, u32) = (1, 2);
+/// Size of the longest part of a control buffer that is translated.
+const LONGEST: usize = inet::LONGEST_INFO;
+const _: () = assert!(LONGEST >= UCRED);
 
 fn layout_of(request: &Request) -> Msghdr {
     Msghdr::of(if request.is_32_bit() { Arch::I386 } else { Arch::X86_64 })
@@ -98,11 +102,13 @@ fn outgoing<N: Backend>(
     layout: &Msghdr,
     header: &mut Header,
 ) -> Result<bool> {
-    let mut changed = false;
+    let control = outgoing_control(context, request, layout, header)?;
     let name = layout.word_at(header, layout.name);
     let length = u64::from(u32_at(header, layout.name_length));
+    let mut changed = control.is_some();
     if name != 0
-        && let Some(host) = address::forward(context, request.arguments[0], name, length)?
+        && let Some(host) =
+            address::forward(context, request, (name, length), control.unwrap_or_default())?
     {
         let at = context.backend.scratch(host.as_bytes(), 2)?;
         layout.put_word(header, layout.name, at);
@@ -110,30 +116,52 @@ fn outgoing<N: Backend>(
         header[layout.name_length..layout.name_length + 4].copy_from_slice(&length.to_le_bytes());
         changed = true;
     }
+    Ok(changed)
+}
+
+/// Translates ids and addresses in a control buffer. Returns the address from which the message is
+/// to be sent, if the buffer needs to be changed.
+fn outgoing_control<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    request: &Request,
+    layout: &Msghdr,
+    header: &mut Header,
+) -> Result<Option<Option<IpAddr>>> {
     let control = layout.word_at(header, layout.control);
     let length = layout.word_at(header, layout.control_length) as usize;
-    if context.world.identity.is_none() || control == 0 || length > CONTROL {
-        return Ok(changed);
+    let is_known = context.world.identity.is_none() && context.world.network.is_none();
+    if is_known || control == 0 || length > CONTROL {
+        return Ok(None);
     }
     if context.backend.read(control, &mut context.buffers.input[..length]).is_err() {
-        return Ok(changed);
+        return Ok(None);
     }
-    let mut credentials = false;
+    let (mut changed, mut from) = (false, None);
     let mut parts = Parts::new(layout, length);
-    while let Some((at, end)) = parts.next_credentials(&context.buffers.input) {
-        let mut ucred = [0; UCRED];
-        if end - at >= UCRED {
-            ucred.copy_from_slice(&context.buffers.input[at..at + UCRED]);
-            peers::sent(context, &mut ucred)?;
-            context.buffers.input[at..at + UCRED].copy_from_slice(&ucred);
-            credentials = true;
+    while let Some((kind, at, end)) = parts.next(&context.buffers.input) {
+        let part = at..end;
+        match kind {
+            CREDENTIALS if context.world.identity.is_some() && part.len() >= UCRED => {
+                let mut ucred = [0; UCRED];
+                ucred.copy_from_slice(&context.buffers.input[part][..UCRED]);
+                peers::sent(context, &mut ucred)?;
+                context.buffers.input[at..at + UCRED].copy_from_slice(&ucred);
+                changed = true;
+            }
+            kind if context.world.network.is_some() => {
+                let info = inet::taken_source(context, request.arguments[0], (kind, at));
+                changed |= info.is_some();
+                from = info.filter(|info| !info.is_unspecified()).or(from);
+            }
+            _ => {}
         }
     }
-    if credentials {
-        let at = context.backend.scratch(&context.buffers.input[..length], 8)?;
-        layout.put_word(header, layout.control, at);
+    if !changed {
+        return Ok(None);
     }
-    Ok(changed || credentials)
+    let at = context.backend.scratch(&context.buffers.input[..length], 8)?;
+    layout.put_word(header, layout.control, at);
+    Ok(Some(from))
 }
 
 /// Copies the lengths to the guest after `sendmmsg` has returned how many messages it sent.
@@ -235,11 +263,12 @@ fn interest<N: Backend>(context: &CallContext<'_, N>, layout: &Msghdr, header: &
     if named && room > i32::MAX as u32 {
         return Interest::None;
     }
-    let ids = context.world.identity.is_some() && layout.word_at(header, layout.control) != 0;
+    let known = context.world.identity.is_some() || context.world.network.is_some();
+    let control = known && layout.word_at(header, layout.control) != 0;
     match named {
         true if (room as usize) < SIZE => Interest::Copy,
         true => Interest::InPlace(room),
-        false if ids => Interest::InPlace(0),
+        false if control => Interest::InPlace(0),
         false => Interest::None,
     }
 }
@@ -262,15 +291,18 @@ pub(super) fn received<N: Backend>(
     context.backend.read(at, &mut header[..layout.size])?;
     let name = layout.word_at(&header, layout.name);
     let whole = u32_at(&header, layout.name_length) as usize;
+    let mut sender = None;
     if name != 0 && whole != 0 && room != 0 {
-        let shown = Shown::of(context, request, name, (whole.min(room as usize), whole))?;
+        let length = whole.min(room as usize);
+        sender = address::sender(context, name, length);
+        let shown = Shown::of(context, request, name, (length, whole))?;
         if shown.changed {
             let length = (shown.whole as u32).to_le_bytes();
             context.backend.write(at + layout.name_length as u64, &length)?;
             shown.write(context, name, room as usize)?;
         }
     }
-    incoming_ids(context, &layout, &header)
+    incoming_control(context, request, (&layout, &header), sender)
 }
 
 /// Copies headers to the guest, translated, after `recvmsg` or `recvmmsg` has written into copies.
@@ -295,7 +327,9 @@ pub(super) fn received_many<N: Backend>(
         let (from, name) =
             (layout.word_at(&copy, layout.name), layout.word_at(&guest, layout.name));
         let whole = u32_at(&copy, layout.name_length) as usize;
+        let mut sender = None;
         if name != 0 {
+            sender = address::sender(context, from, whole);
             let shown = Shown::of(context, request, from, (whole, whole))?;
             shown.write(context, name, room)?;
             let length = (shown.whole as u32).to_le_bytes();
@@ -310,30 +344,45 @@ pub(super) fn received_many<N: Backend>(
                 .copy_from_slice(&copy[layout.size..layout.size + 4]);
         }
         context.backend.write(to, &guest[..stride])?;
-        incoming_ids(context, &layout, &guest)?;
+        incoming_control(context, request, (&layout, &guest), sender)?;
     }
     Ok(())
 }
 
-/// Translates the ids in a received control buffer.
-fn incoming_ids<N: Backend>(
+/// Translates ids and addresses in a received control buffer. `sender`: the message's, as the kernel
+/// has it.
+fn incoming_control<N: Backend>(
     context: &mut CallContext<'_, N>,
-    layout: &Msghdr,
-    header: &Header,
+    request: &Request,
+    (layout, header): (&Msghdr, &Header),
+    sender: Option<SocketAddr>,
 ) -> Result<()> {
     let control = layout.word_at(header, layout.control);
     let length = (layout.word_at(header, layout.control_length) as usize).min(CONTROL);
-    if context.world.identity.is_none() || control == 0 || length == 0 {
+    let is_known = context.world.identity.is_none() && context.world.network.is_none();
+    if is_known || control == 0 || length == 0 {
         return Ok(());
     }
     context.backend.read(control, &mut context.buffers.input[..length])?;
     let mut parts = Parts::new(layout, length);
-    while let Some((at, end)) = parts.next_credentials(&context.buffers.input) {
-        if end - at >= UCRED {
-            let mut ucred = [0; UCRED];
-            ucred.copy_from_slice(&context.buffers.input[at..at + UCRED]);
-            let shown = peers::translated(context, ucred);
-            context.backend.write(control + at as u64, &shown)?;
+    while let Some((kind, at, end)) = parts.next(&context.buffers.input) {
+        let mut part = [0; LONGEST];
+        let part = &mut part[..(end - at).min(LONGEST)];
+        part.copy_from_slice(&context.buffers.input[at..][..part.len()]);
+        let changed = match (kind, context.world.network) {
+            (CREDENTIALS, _) if context.world.identity.is_some() => {
+                if let Some(ucred) = part.first_chunk_mut::<UCRED>() {
+                    *ucred = peers::translated(context, *ucred);
+                }
+                true
+            }
+            (kind, Some(network)) => {
+                inet::translate(context, network, request.arguments[0], (kind, sender), part)
+            }
+            _ => false,
+        };
+        if changed {
+            context.backend.write(control + at as u64, part)?;
         }
     }
     Ok(())
@@ -351,22 +400,21 @@ impl<'l> Parts<'l> {
         Self { layout, at: 0, length }
     }
 
-    /// Range of the data of the next `SCM_CREDENTIALS`. A part that claims to be longer than the
-    /// buffer ends the iteration.
-    fn next_credentials(&mut self, bytes: &[u8]) -> Option<(usize, usize)> {
-        while self.at + self.layout.control_header <= self.length {
-            let start = self.at;
-            let size = usize::try_from(self.layout.word_at(bytes, start)).ok()?;
-            let end = start.checked_add(size)?;
-            if size < self.layout.control_header || end > self.length {
-                return None;
-            }
-            self.at = end.next_multiple_of(self.layout.word);
-            let kind = start + self.layout.word;
-            if (u32_at(bytes, kind), u32_at(bytes, kind + 4)) == (SOL_SOCKET, SCM_CREDENTIALS) {
-                return Some((start + self.layout.control_header, end));
-            }
+    /// The next part: level and type, and the range of its data. One that claims to be longer than
+    /// the buffer ends the iteration.
+    fn next(&mut self, bytes: &[u8]) -> Option<((u32, u32), usize, usize)> {
+        if self.at + self.layout.control_header > self.length {
+            return None;
         }
-        None
+        let start = self.at;
+        let size = usize::try_from(self.layout.word_at(bytes, start)).ok()?;
+        let end = start.checked_add(size)?;
+        if size < self.layout.control_header || end > self.length {
+            return None;
+        }
+        self.at = end.next_multiple_of(self.layout.word);
+        let kind = start + self.layout.word;
+        let kind = (u32_at(bytes, kind), u32_at(bytes, kind + 4));
+        Some((kind, start + self.layout.control_header, end))
     }
 }

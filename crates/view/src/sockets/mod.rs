@@ -51,6 +51,10 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) 
             Err(Errno::EPROTONOSUPPORT)
         }
         Op::Bind => address::bind(context, &request),
+        Op::Listen => match context.world.network {
+            Some(network) => inet::listen(context, network, arguments[0]).map(|()| Verdict::Pass),
+            None => Ok(Verdict::Pass),
+        },
         Op::Connect => address::send(context, &request, 1),
         Op::Sendto => address::send(context, &request, 4),
         Op::Accept | Op::Accept4 | Op::Getsockname | Op::Getpeername => {

@@ -4,6 +4,7 @@
 //! its effective ids are shown. A process that is not known, or no longer, and runs under the
 //! caller's id is shown as the container's user.
 
+use super::inet;
 use super::request::Request;
 use crate::CallContext;
 use crate::errno::{Errno, Result};
@@ -25,6 +26,11 @@ pub(super) fn option<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
 ) -> Result<Verdict> {
+    if let Some(network) = context.world.network
+        && let Some(done) = inet::option(context, network, &request.arguments)?
+    {
+        return Ok(done);
+    }
     if context.world.identity.is_none() || request.arguments[1] as u32 != SOL_SOCKET {
         return Ok(Verdict::Pass);
     }

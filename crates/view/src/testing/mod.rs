@@ -19,7 +19,7 @@ mod memory;
 pub mod tree;
 
 use crate::buffers::CallBuffers;
-use crate::guest::HostFd;
+use crate::guest::{HostFd, Sockets};
 use crate::identity::Credentials;
 use crate::task::Task;
 use crate::text::Text;
@@ -90,6 +90,9 @@ pub struct Fake {
     /// include the working directory's inode.
     pub straight: BTreeMap<(Option<tree::Id>, Vec<u8>, u8), u64>,
 }
+
+/// No test's world has [`crate::World::network`].
+impl Sockets for Fake {}
 
 impl Default for Fake {
     fn default() -> Self {

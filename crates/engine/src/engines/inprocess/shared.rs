@@ -157,6 +157,7 @@ fn filter(prepared: &Prepared, stage: &StageFile, switches: Switches) -> Result<
         shared_image: prepared.layers.is_some() || prepared.files.image_inodes.exists(),
         listing: prepared.layers.is_some() || prepared.world.lacks_mount_points(),
         host_name: !prepared.world.host_name().is_empty(),
+        networks: prepared.files.networks.is_some(),
         loader: Some((start, start + RANGE)),
         in_process: true,
         namespaces: switches.has(Switches::NAMESPACES),

@@ -126,6 +126,9 @@ fn take(bytes: &[u8], into: &mut Text) -> Result<bool, Errno> {
 impl<H> Backend<'_, H> {
     /// A copy of a descriptor of the guest's process (Linux 5.6).
     pub(super) fn descriptor(&self, number: i32) -> Option<OwnedFd> {
+        if number < 0 {
+            return None;
+        }
         let process = Pid::from_raw(self.process as i32)?;
         let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
         pidfd_getfd(process, number, PidfdGetfdFlags::empty()).ok()

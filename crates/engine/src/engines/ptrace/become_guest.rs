@@ -129,6 +129,7 @@ fn interest(prepared: &Prepared) -> Interest {
         shared_image: prepared.layers.is_some() || prepared.files.image_inodes.exists(),
         listing: prepared.layers.is_some() || prepared.world.lacks_mount_points(),
         host_name: !prepared.world.host_name().is_empty(),
+        networks: prepared.files.networks.is_some(),
         loader: Some((LOADER_START, LOADER_END)),
         in_process: false,
         namespaces: false,

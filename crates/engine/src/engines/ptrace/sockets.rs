@@ -5,12 +5,14 @@ use abi::network::Protocol;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno as Raw;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind, getpeername,
-    getsockname, ipproto, netlink, recv, send, socket_with, sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind, getsockname,
+    ipproto, netlink, recv, send, socket_with, sockopt,
 };
 use std::net::SocketAddr;
+use sys::socket::peer_name;
 use view::errno::Result;
 use view::guest::{SocketKind, SocketOption, Sockets};
+use view::sockets::inet::{LONGEST, SHORTEST, given};
 use view::{Errno, HostFd};
 
 impl<H> Backend<'_, H> {
@@ -69,6 +71,7 @@ impl<H> Sockets for Backend<'_, H> {
             Ok(SocketKind {
                 protocol,
                 six,
+                shares_address: sockopt::socket_reuseaddr(socket)?,
                 shares_port: sockopt::socket_reuseport(socket)?,
                 only_six: six && sockopt::ipv6_v6only(socket)?,
                 cookie: sockopt::socket_cookie(socket)?,
@@ -82,11 +85,16 @@ impl<H> Sockets for Backend<'_, H> {
 
     fn socket_name(&mut self, socket: HostFd, peer: bool) -> Result<SocketAddr> {
         self.with_socket(socket, |socket| {
-            if peer {
-                address(getpeername(socket)?.ok_or(Raw::NOTCONN)?)
-            } else {
-                address(getsockname(socket)?)
+            if !peer {
+                return address(getsockname(socket)?);
             }
+            let mut bytes = [0; LONGEST];
+            // The kernel wants no more room than the address needs.
+            let length = match peer_name(socket, &mut bytes) {
+                Err(Raw::INVAL) => peer_name(socket, &mut bytes[..SHORTEST])?,
+                told => told?,
+            };
+            given(&bytes[..length]).ok_or(Raw::AFNOSUPPORT)
         })
     }
 

@@ -7,7 +7,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddr
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
 /// `sizeof(struct sockaddr_in)`.
-const SIZE4: usize = 16;
+pub const SHORTEST: usize = 16;
 /// The least length of `struct sockaddr_in6` that the kernel takes: without `sin6_scope_id`.
 const SIZE6_MIN: usize = 24;
 /// `sizeof(struct sockaddr_in6)`: no address is longer.
@@ -19,7 +19,7 @@ pub fn given(bytes: &[u8]) -> Option<SocketAddr> {
     let family = u16::from_le_bytes(*bytes.first_chunk()?);
     let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
     match family {
-        AF_INET if bytes.len() >= SIZE4 => {
+        AF_INET if bytes.len() >= SHORTEST => {
             let address: [u8; 4] = bytes.get(4..8)?.try_into().ok()?;
             Some(SocketAddrV4::new(address.into(), port).into())
         }
@@ -34,6 +34,17 @@ pub fn given(bytes: &[u8]) -> Option<SocketAddr> {
     }
 }
 
+/// Makes an address of `AF_UNSPEC` one of IPv4, which the kernel takes it for: `bind` only if it is
+/// that of all (`__inet_bind`), and `sendto` any (`udp_sendmsg`).
+pub fn specify(bytes: &mut [u8], only_all: bool) {
+    let is_all = bytes.get(4..8).is_some_and(|address| address == [0; 4]);
+    if let Some(family @ [0, 0]) = bytes.first_chunk_mut()
+        && (is_all || !only_all)
+    {
+        *family = AF_INET.to_le_bytes();
+    }
+}
+
 /// Writes it; returns the length.
 pub fn spell(address: SocketAddr, into: &mut [u8; LONGEST]) -> usize {
     *into = [0; LONGEST];
@@ -42,7 +53,7 @@ pub fn spell(address: SocketAddr, into: &mut [u8; LONGEST]) -> usize {
         SocketAddr::V4(address) => {
             into[..2].copy_from_slice(&AF_INET.to_le_bytes());
             into[4..8].copy_from_slice(&address.ip().octets());
-            SIZE4
+            SHORTEST
         }
         SocketAddr::V6(address) => {
             into[..2].copy_from_slice(&AF_INET6.to_le_bytes());
@@ -63,6 +74,15 @@ pub(super) fn narrow(address: IpAddr) -> Option<Ipv4Addr> {
         IpAddr::V4(address) => Some(address),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Some(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(Ipv6Addr::LOCALHOST) => Some(LOOPBACK6),
+        IpAddr::V6(address) => address.to_ipv4_mapped(),
+    }
+}
+
+/// A real address, which is one of IPv4. `None` for one of IPv6.
+pub(super) fn old(address: IpAddr) -> Option<Ipv4Addr> {
+    match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Some(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(address) => address.to_ipv4_mapped(),
     }
 }
@@ -96,8 +116,8 @@ impl Destination {
         }
         if narrow.is_unspecified() {
             // To all addresses means to oneself: see ip(7).
-            let four = address.is_ipv4();
-            let local = if four { Ipv4Addr::LOCALHOST } else { LOOPBACK6 };
+            let six = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+            let local = if six { LOOPBACK6 } else { Ipv4Addr::LOCALHOST };
             return Self::Member(network.slot, local);
         }
         let members = network.table.members();

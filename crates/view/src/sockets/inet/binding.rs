@@ -5,10 +5,10 @@ use super::{Network, alive, diag, use_of, with_socket};
 use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, HostFd};
-use crate::sockets::host::{SocketKind, SocketOption};
+use crate::sockets::host::{SocketKind, SocketOption, Sockets};
 use crate::verdict::Verdict;
-use abi::network::{Family, Port, Protocol, ports::LOOPBACK6};
-use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use abi::network::{Family, Place, Port, Protocol, Slot, Use, ports::LOOPBACK6};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The address and port that a guest asks for.
 struct Wanted<'n> {
@@ -20,6 +20,10 @@ struct Wanted<'n> {
     port: u16,
 }
 
+/// Where ports are put that the caller may not bind on the host: the last ones, which the kernel
+/// does not give to connections (`ip_local_port_range`). So it still judges who may share one.
+const PRIVILEGED: u16 = u16::MAX - 1023;
+
 /// `bind` to an address of the internet. The view makes the call itself, because it may take
 /// several.
 pub(in crate::sockets) fn bind<N: Backend>(
@@ -28,26 +32,66 @@ pub(in crate::sockets) fn bind<N: Backend>(
     descriptor: u64,
     address: SocketAddr,
 ) -> Result<Verdict> {
-    with_socket(context, descriptor, |context, socket, kind| {
+    let done = with_socket(context, descriptor, |context, socket, kind| {
         // Other protocols, and an address of the wrong family, are the kernel's.
         let Some(protocol) = kind.protocol.filter(|_| kind.six == address.is_ipv6()) else {
             return Ok(Verdict::Pass);
         };
-        let family = match (kind.six, kind.only_six) {
-            (false, _) => Family::V4,
-            (true, false) => Family::Dual,
-            (true, true) => Family::V6,
-        };
-        let narrow = narrow(address.ip()).ok_or(Errno::EADDRNOTAVAIL)?;
+        let (family, narrow) = served(kind, address.ip())?;
+        if protocol == Protocol::Udp && (narrow.is_multicast() || narrow.is_broadcast()) {
+            // Groups are the host's.
+            return Ok(Verdict::Pass);
+        }
         let wanted = Wanted { network, protocol, family, address: narrow, port: address.port() };
-        wanted.check(kind)?;
+        wanted.check()?;
         if wanted.port == 0 && protocol == Protocol::Udp && narrow.is_unspecified() {
-            everywhere(context, network, (socket, kind))?;
+            everywhere(context, network, (socket, kind), family)?;
         } else {
             wanted.bind(context, (socket, kind))?;
         }
         Ok(Verdict::Done(0))
-    })
+    });
+    Ok(done?.unwrap_or(Verdict::Pass))
+}
+
+/// Before `listen`, for which the kernel binds a socket that is not bound: to all addresses.
+pub(in crate::sockets) fn listen<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    network: Network<'_>,
+    descriptor: u64,
+) -> Result<()> {
+    let done = with_socket(context, descriptor, |context, socket, kind| {
+        let is_bound = context.backend.socket_name(socket, false)?.port() != 0;
+        let Some(protocol) = kind.protocol.filter(|protocol| *protocol == Protocol::Tcp) else {
+            return Ok(());
+        };
+        let (family, address) = (unbound(kind), Ipv4Addr::UNSPECIFIED);
+        let wanted = Wanted { network, protocol, family, address, port: 0 };
+        if is_bound { Ok(()) } else { wanted.bind(context, (socket, kind)) }
+    });
+    // What cannot listen, the kernel refuses.
+    match done {
+        Err(Errno::EBADF | Errno::ENOTSOCK) => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+/// Which addresses a socket is to serve; see ipv6(7) and `__inet6_bind` for the errors.
+fn served(kind: &SocketKind, address: IpAddr) -> Result<(Family, Ipv4Addr)> {
+    let family = match address {
+        IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => {
+            if kind.only_six {
+                return Err(Errno::EINVAL);
+            }
+            Family::V4
+        }
+        // Only the scope tells which interface's it is, and containers have no interfaces.
+        IpAddr::V6(address) if address.is_unicast_link_local() => return Err(Errno::EINVAL),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) if !kind.only_six => Family::Dual,
+        IpAddr::V6(_) => Family::V6,
+        IpAddr::V4(_) => Family::V4,
+    };
+    Ok((family, narrow(address).ok_or(Errno::EADDRNOTAVAIL)?))
 }
 
 /// Binds a socket of datagrams to all addresses of the host, with a port that the kernel chooses,
@@ -56,25 +100,39 @@ pub(super) fn everywhere<N: Backend>(
     context: &mut CallContext<'_, N>,
     network: Network<'_>,
     (socket, kind): (HostFd, &SocketKind),
+    family: Family,
 ) -> Result<()> {
     allow_mapped(context, socket, kind)?;
-    let all = if kind.six {
-        (Ipv6Addr::UNSPECIFIED, 0).into()
-    } else {
-        (Ipv4Addr::UNSPECIFIED, 0).into()
+    let all = match family {
+        Family::V4 => in_family(Ipv4Addr::UNSPECIFIED, 0, kind.six),
+        Family::Dual | Family::V6 => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     context.backend.bind_socket(socket, all)?;
     let port = context.backend.socket_name(socket, false)?.port();
+    adopt(context, network, (socket, kind), (family, port))
+}
+
+/// Notes a socket of datagrams that is bound to this port of all addresses of the host.
+pub(super) fn adopt<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    network: Network<'_>,
+    (socket, kind): (HostFd, &SocketKind),
+    (family, port): (Family, u16),
+) -> Result<()> {
     network.table.ports().set_owner_of_wild(Protocol::Udp, port, network.slot);
-    let wanted = Wanted {
-        network,
-        protocol: Protocol::Udp,
-        family: if kind.six { Family::Dual } else { Family::V4 },
-        address: Ipv4Addr::UNSPECIFIED,
-        port,
-    };
+    let address = Ipv4Addr::UNSPECIFIED;
+    let wanted = Wanted { network, protocol: Protocol::Udp, family, address, port };
     // What is sent to the host's own loopback has this source.
     wanted.note(context, (socket, kind), (Ipv4Addr::LOCALHOST, port))
+}
+
+/// Which addresses a socket serves that the program has not bound.
+pub(super) const fn unbound(kind: &SocketKind) -> Family {
+    match (kind.six, kind.only_six) {
+        (false, _) => Family::V4,
+        (true, false) => Family::Dual,
+        (true, true) => Family::V6,
+    }
 }
 
 /// Sockets with `IPV6_V6ONLY` take no IPv4 address, and all real addresses are of that kind. The
@@ -92,14 +150,11 @@ pub(super) fn allow_mapped<N: Backend>(
 
 impl Wanted<'_> {
     /// Checks that the container has the address.
-    fn check(&self, kind: &SocketKind) -> Result<()> {
+    fn check(&self) -> Result<()> {
         let members = self.network.table.members();
         let is_own =
             || members.memberships(self.network.slot).any(|one| one.address == self.address);
         let any = self.address.is_unspecified();
-        if !any && self.address != LOOPBACK6 && kind.six && kind.only_six {
-            return Err(Errno::EINVAL);
-        }
         let has = any || self.address == LOOPBACK6 || self.address.is_loopback() || is_own();
         if has { Ok(()) } else { Err(Errno::EADDRNOTAVAIL) }
     }
@@ -110,86 +165,143 @@ impl Wanted<'_> {
         (socket, kind): (HostFd, &SocketKind),
     ) -> Result<()> {
         let use_ = use_of(self.address);
-        let place = self.network.table.real(self.network.slot, use_);
-        if use_ == abi::network::Use::Network
+        let place = self.network.real(use_);
+        if use_ == Use::Network
             && let Some((published, port)) =
                 self.network.publishing(self.protocol == Protocol::Udp, self.port)
         {
             return self.publish(context, (socket, kind), (place, published.address, port));
         }
-        let port = self.real_port(context, (socket, kind), place)?;
+        let known = self.known(context, socket, (kind, place))?;
         allow_mapped(context, socket, kind)?;
-        let chosen = match port {
-            Some(port) => {
-                let address = in_family(place, port.number, kind.six);
-                match context.backend.bind_socket(socket, address) {
-                    Ok(()) => port.number,
-                    // Of the container's own sockets none has the port, or the caller may not bind
-                    // it on the host: another one serves as well.
-                    Err(Errno::EADDRINUSE) if !port.own => {
-                        self.any(context, socket, kind, place)?
-                    }
-                    Err(Errno::EACCES) => self.any(context, socket, kind, place)?,
-                    Err(error) => return Err(error),
-                }
-            }
-            None => self.any(context, socket, kind, place)?,
+        let mut bind = |port: u16| {
+            let address = in_family(place, port, kind.six);
+            context.backend.bind_socket(socket, address).map(|()| port)
         };
-        let chosen =
-            if chosen == 0 { context.backend.socket_name(socket, false)?.port() } else { chosen };
-        self.note(context, (socket, kind), (place, chosen))
+        let tried = match known {
+            Known::At(own) => bind(own.real_port),
+            Known::Elsewhere => bind(0),
+            Known::Nothing => match bind(self.port) {
+                Err(Errno::EACCES) => bind(PRIVILEGED + self.port),
+                tried => tried,
+            },
+        };
+        let port = match tried {
+            Err(Errno::EADDRINUSE) if self.is_others(context, place, known) => {
+                bind_any(context.backend, (socket, in_family(place, 0, kind.six)))?
+            }
+            tried => tried?,
+        };
+        let port = match port {
+            0 => context.backend.socket_name(socket, false)?.port(),
+            port => port,
+        };
+        self.note(context, (socket, kind), (place, port))
     }
 
-    fn any<N: Backend>(
+    /// What is known of the port. Fails if a socket of the container has it.
+    fn known<N: Backend>(
         &self,
         context: &mut CallContext<'_, N>,
         socket: HostFd,
-        kind: &SocketKind,
-        place: Ipv4Addr,
-    ) -> Result<u16> {
-        context.backend.bind_socket(socket, in_family(place, 0, kind.six))?;
-        Ok(0)
-    }
-
-    /// The real port to try first; `None` if any will do. Fails if a socket of the container has
-    /// the port.
-    fn real_port<N: Backend>(
-        &self,
-        context: &mut CallContext<'_, N>,
-        (socket, kind): (HostFd, &SocketKind),
-        place: Ipv4Addr,
-    ) -> Result<Option<RealPort>> {
+        (kind, place): (&SocketKind, Ipv4Addr),
+    ) -> Result<Known> {
         if self.port == 0 {
-            return Ok(Some(RealPort { number: 0, own: true }));
+            return Ok(Known::Nothing);
         }
         let (mut own, mut taken) = (None, false);
         for other in self.network.table.ports().find(self.network.slot, self.protocol, self.port) {
             if !self.meets(&other) {
-                taken |= other.real == place && other.real_port == self.port;
-                continue;
-            }
-            if other.real == place && own.is_none_or(|own| own == other.real_port) {
-                own = Some(other.real_port);
-                continue;
-            }
-            if context.backend.socket_name(socket, false)?.port() != 0 {
-                return Err(Errno::EINVAL);
-            }
-            // Whether the other one still lives, and would share its port, is for the kernel to
-            // say.
-            let twin = context.backend.twin_socket(socket, true)?;
-            let address = in_family(other.real, other.real_port, kind.six);
-            let _ = context.backend.set_socket_option(twin, SocketOption::OnlySix, false);
-            let tried = context.backend.bind_socket(twin, address);
-            context.backend.close_twin(twin);
-            if tried == Err(Errno::EADDRINUSE) {
+                let is_there = other.real == place && other.real_port == self.port;
+                taken |= is_there && self.lives(context, (socket, kind), &other)?;
+            } else if other.real == place
+                && own.is_none_or(|own: Port| own.real_port == other.real_port)
+            {
+                // The kernel says whether it still lives, and would share its port.
+                own = Some(other);
+            } else if self.is_excluded_by(context, socket, kind, &other)? {
                 return Err(Errno::EADDRINUSE);
             }
         }
         Ok(match own {
-            Some(number) => Some(RealPort { number, own: true }),
-            None if taken => None,
-            None => Some(RealPort { number: self.port, own: false }),
+            Some(own) => Known::At(own),
+            None if taken => Known::Elsewhere,
+            None => Known::Nothing,
+        })
+    }
+
+    /// Whether the socket of an entry, at another real address, excludes one that is to be bound.
+    fn is_excluded_by<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        socket: HostFd,
+        kind: &SocketKind,
+        other: &Port,
+    ) -> Result<bool> {
+        if context.backend.socket_name(socket, false)?.port() != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if !self.lives(context, (socket, kind), other)? {
+            return Ok(false);
+        }
+        Ok(is_refused(context, (socket, kind), other, true)?)
+    }
+
+    /// Whether the socket of an entry lives; for one that does not listen, whether it may.
+    fn lives<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        (socket, kind): (HostFd, &SocketKind),
+        other: &Port,
+    ) -> Result<bool> {
+        match diag::find(context.backend, other, None) {
+            Some(found) if found.cookie == other.cookie => return Ok(true),
+            Some(_) if !other.group => return Ok(false),
+            None if other.protocol == Protocol::Udp => return Ok(false),
+            _ => {}
+        }
+        // What was noted there since has the place.
+        let (table, slot) = (self.network.table, self.network.slot);
+        let place =
+            Place { at: table.owner(other.real).map(|owner| owner.1), port: other.real_port };
+        let last = table.ports().at(slot, other.protocol, (place, other.real), None);
+        if last.is_some_and(|last| last.cookie != other.cookie) {
+            return Ok(false);
+        }
+        is_refused(context, (socket, kind), other, false)
+    }
+
+    /// Whether the real port that was tried is in use by something else than sockets of the same
+    /// virtual port: a process of the host with this port of all addresses, or another virtual port
+    /// of the container.
+    fn is_others<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        place: Ipv4Addr,
+        known: Known,
+    ) -> bool {
+        let privileged = PRIVILEGED.checked_add(self.port);
+        let natural = [Some(self.port), privileged];
+        let tried = match known {
+            Known::Elsewhere => return false,
+            Known::At(own) if natural.contains(&Some(own.real_port)) => [Some(own.real_port), None],
+            // One that the kernel has chosen, and may have given to somebody else since.
+            Known::At(own) => {
+                return diag::find(context.backend, &own, None)
+                    .is_some_and(|found| found.cookie != own.cookie && !own.group);
+            }
+            Known::Nothing => natural,
+        };
+        let (table, slot) = (self.network.table, self.network.slot);
+        tried.into_iter().flatten().any(|port| {
+            let at = Place { at: table.owner(place).map(|owner| owner.1), port };
+            let alias = table.ports().virtual_port(slot, self.protocol, at);
+            let entry = table.ports().at(slot, self.protocol, (at, place), None);
+            let there = self.entry(place, port, 0);
+            alias.is_some_and(|alias| alias != self.port)
+                || entry.is_some_and(|entry| entry.port != self.port || !self.meets(&entry))
+                || diag::find(context.backend, &there, None)
+                    .is_some_and(|found| found.address.is_unspecified())
         })
     }
 
@@ -230,36 +342,49 @@ impl Wanted<'_> {
         (socket, kind): (HostFd, &SocketKind),
         (real, real_port): (Ipv4Addr, u16),
     ) -> Result<()> {
-        let (slot, ports) = (self.network.slot, self.network.table.ports());
-        let port = if self.port == 0 { real_port } else { self.port };
-        let entry = Port {
-            protocol: self.protocol,
-            family: self.family,
-            address: self.address,
-            port,
-            real,
-            real_port,
-            cookie: kind.cookie,
-            group: kind.shares_port,
-        };
-        if port != real_port || ports.virtual_port(slot, self.protocol, real_port).is_some() {
-            ports.set_virtual_port(slot, self.protocol, real_port, port);
+        let (table, slot) = (self.network.table, self.network.slot);
+        let ports = table.ports();
+        let place = Place { at: table.owner(real).map(|owner| owner.1), port: real_port };
+        let entry = Port { group: kind.shares_port, ..self.entry(real, real_port, kind.cookie) };
+        if entry.port != real_port || ports.virtual_port(slot, self.protocol, place).is_some() {
+            ports.set_virtual_port(slot, self.protocol, place, entry.port);
         }
         let noted = ports.insert(slot, &entry, |other| {
             other.protocol == self.protocol
-                && diag::find(context.backend, other).is_none()
-                && is_free(context, socket, kind, other)
+                && diag::find(context.backend, other, None).is_none()
+                && is_refused(context, (socket, kind), other, false) == Ok(false)
         });
         // The socket is bound, and nobody would find it.
         if noted { Ok(()) } else { Err(Errno::ENOBUFS) }
     }
+
+    fn entry(&self, real: Ipv4Addr, real_port: u16, cookie: u64) -> Port {
+        Port {
+            protocol: self.protocol,
+            family: self.family,
+            address: self.address,
+            port: if self.port == 0 { real_port } else { self.port },
+            real,
+            real_port,
+            cookie,
+            group: false,
+        }
+    }
 }
 
-/// The real port to try.
-struct RealPort {
-    number: u16,
-    /// A socket of the container has it, or had it.
-    own: bool,
+/// What the table says of a port that a socket is to be bound to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// A socket of the same place has it, or had it.
+    At(Port),
+    /// No socket has it; the same real port is that of another address.
+    Elsewhere,
+    /// No socket has it.
+    Nothing,
+}
+
+fn bind_any(host: &mut impl Sockets, (socket, address): (HostFd, SocketAddr)) -> Result<u16> {
+    host.bind_socket(socket, address).map(|()| 0)
 }
 
 /// Whether a socket that is bound to all addresses serves this one.
@@ -267,28 +392,30 @@ pub(super) fn serves(family: Family, address: Ipv4Addr) -> bool {
     if address == LOOPBACK6 { family != Family::V4 } else { family != Family::V6 }
 }
 
-/// Whether nothing is bound at the place of an entry.
-fn is_free<N: Backend>(
+/// Whether the kernel refuses to bind another socket to the place of an entry: with `shared` one
+/// that shares its address or port as this one does.
+fn is_refused<N: Backend>(
     context: &mut CallContext<'_, N>,
-    socket: HostFd,
-    kind: &SocketKind,
+    (socket, kind): (HostFd, &SocketKind),
     port: &Port,
-) -> bool {
-    let Ok(twin) = context.backend.twin_socket(socket, false) else { return false };
+    shared: bool,
+) -> Result<bool> {
+    let twin = context.backend.twin_socket(socket, shared)?;
     let _ = context.backend.set_socket_option(twin, SocketOption::OnlySix, false);
     let address = in_family(port.real, port.real_port, kind.six);
-    let bound = context.backend.bind_socket(twin, address);
+    let tried = context.backend.bind_socket(twin, address);
     context.backend.close_twin(twin);
-    bound.is_ok()
+    Ok(tried == Err(Errno::EADDRINUSE))
 }
 
 /// The entry by which a port of a container is reached at one of its addresses, if its socket
-/// lives.
+/// lives. `from`: the real place of a sender of datagrams.
 pub(super) fn find<N: Backend>(
     context: &mut CallContext<'_, N>,
-    network: Network<'_>,
-    (slot, address): (abi::network::Slot, Ipv4Addr),
+    network: &Network<'_>,
+    (slot, address): (Slot, Ipv4Addr),
     (protocol, port): (Protocol, u16),
+    from: Option<(Ipv4Addr, u16)>,
 ) -> Option<Port> {
     let ports = network.table.ports();
     let exact = ports.find(slot, protocol, port).filter(|one| one.address == address);
@@ -296,5 +423,5 @@ pub(super) fn find<N: Backend>(
         .find(slot, protocol, port)
         .filter(|one| one.address.is_unspecified() && serves(one.family, address));
     let mut all = exact.chain(any);
-    all.find(|one| alive(context, network, one))
+    all.find(|one| alive(context, network, one, from))
 }

@@ -2,6 +2,7 @@
 
 use crate::sockets::host::Sockets;
 use abi::network::{Port, Protocol};
+use core::net::Ipv4Addr;
 
 const AF_INET: u8 = 2;
 const IPPROTO_TCP: u8 = 6;
@@ -16,12 +17,15 @@ const HEADER: usize = 16;
 const ASKED: usize = 56;
 /// `INET_DIAG_NOCOOKIE`.
 const NO_COOKIE: [u8; 8] = [0xff; 8];
+/// `LOOPBACK_IFINDEX`.
+const LOOPBACK: u32 = 1;
 /// Offsets in `struct inet_diag_sockid`, which lies 8 bytes into the request and 4 into the answer.
 mod id {
     pub(super) const SOURCE_PORT: usize = 0;
     pub(super) const DESTINATION_PORT: usize = 2;
     pub(super) const SOURCE: usize = 4;
     pub(super) const DESTINATION: usize = 20;
+    pub(super) const INTERFACE: usize = 36;
     pub(super) const COOKIE: usize = 40;
 }
 const ASKED_ID: usize = HEADER + 8;
@@ -35,12 +39,19 @@ const TOLD: usize = HEADER + 72;
 pub(super) struct Found {
     /// Its cookie.
     pub(super) cookie: u64,
+    /// The address that it is bound to.
+    pub(super) address: Ipv4Addr,
     /// The user who made it.
     pub(super) uid: u32,
 }
 
-/// Finds the socket that gets what is sent to the place of an entry: of TCP one that listens.
-pub(super) fn find(host: &mut impl Sockets, port: &Port) -> Option<Found> {
+/// Finds the socket that gets what is sent to the place of an entry: of TCP one that listens, of UDP
+/// one that takes it from this source, which a connected one does not from every.
+pub(super) fn find(
+    host: &mut impl Sockets,
+    port: &Port,
+    from: Option<(Ipv4Addr, u16)>,
+) -> Option<Found> {
     let udp = port.protocol == Protocol::Udp;
     let mut request = [0; HEADER + ASKED];
     request[..4].copy_from_slice(&((HEADER + ASKED) as u32).to_le_bytes());
@@ -51,10 +62,18 @@ pub(super) fn find(host: &mut impl Sockets, port: &Port) -> Option<Found> {
     // All states.
     request[HEADER + 4..HEADER + 8].fill(0xff);
     // For UDP the kernel has source and destination the other way round ("for historical reasons").
-    let (at, port_at) =
-        if udp { (id::DESTINATION, id::DESTINATION_PORT) } else { (id::SOURCE, id::SOURCE_PORT) };
-    request[ASKED_ID + port_at..][..2].copy_from_slice(&port.real_port.to_be_bytes());
-    request[ASKED_ID + at..][..4].copy_from_slice(&port.real.octets());
+    let (here, there) = ((id::SOURCE, id::SOURCE_PORT), (id::DESTINATION, id::DESTINATION_PORT));
+    let (to_at, from_at) = if udp { (there, here) } else { (here, there) };
+    let mut put = |(at, port_at): (usize, usize), address: Ipv4Addr, port: u16| {
+        request[ASKED_ID + port_at..][..2].copy_from_slice(&port.to_be_bytes());
+        request[ASKED_ID + at..][..4].copy_from_slice(&address.octets());
+    };
+    put(to_at, port.real, port.real_port);
+    if let Some((address, port)) = from.filter(|_| udp) {
+        put(from_at, address, port);
+    }
+    // Sockets that are bound to the device of all these addresses are found as well.
+    request[ASKED_ID + id::INTERFACE..][..4].copy_from_slice(&LOOPBACK.to_le_bytes());
     request[ASKED_ID + id::COOKIE..][..8].copy_from_slice(&NO_COOKIE);
 
     let mut answer = [0; 256];
@@ -64,8 +83,12 @@ pub(super) fn find(host: &mut impl Sockets, port: &Port) -> Option<Found> {
         return None;
     }
     let word = |at: usize| answer[at..].first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
-    let cookie = TOLD_ID + id::COOKIE;
+    let (cookie, address) = (TOLD_ID + id::COOKIE, TOLD_ID + id::SOURCE);
+    // That of a socket of IPv6 is mapped, or "all".
+    let four = answer[HEADER] == AF_INET;
+    let address = if four { address } else { address + 12 };
     Some(Found {
+        address: answer[address..].first_chunk::<4>().map(|bytes| (*bytes).into())?,
         cookie: u64::from(word(cookie)?) | u64::from(word(cookie + 4)?) << 32,
         uid: word(TOLD_UID)?,
     })

@@ -15,21 +15,27 @@
 //!   of one that has ended the guest is sent to [`NOBODY`].
 //!
 //! [`address`]: what an address means. [`binding`]: `bind`. [`reach`]: `connect` and what is sent.
-//! [`shown`]: addresses that the kernel returns. [`diag`]: whether a socket lives.
+//! [`shown`]: addresses that the kernel returns. [`option`]: `getsockopt`. [`info`]: control
+//! messages. [`diag`]: whether a socket lives.
 
 mod address;
 mod binding;
 mod diag;
+mod info;
+mod option;
 mod reach;
 mod shown;
 
 use crate::CallContext;
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::guest::{Backend, HostFd};
 use crate::sockets::host::SocketKind;
 use abi::network::{Port, Published, Slot, Table, Use};
-pub use address::{LONGEST, given, spell};
-pub(super) use binding::bind;
+pub use address::{LONGEST, SHORTEST, given, specify, spell};
+pub(super) use binding::{bind, listen};
+use core::net::Ipv4Addr;
+pub(super) use info::{LONGEST_INFO, taken_source, translate};
+pub(super) use option::option;
 pub(super) use reach::reach;
 pub(super) use shown::{Role, shown};
 
@@ -51,6 +57,26 @@ impl PartialEq for Network<'_> {
 }
 
 impl Network<'_> {
+    /// A real address of the container.
+    fn real(&self, use_: Use) -> Ipv4Addr {
+        self.table.real(self.slot, use_)
+    }
+
+    /// Returns true if the container is in one network.
+    fn is_single(&self) -> bool {
+        self.table.members().memberships(self.slot).nth(1).is_none()
+    }
+
+    /// The addresses of this container and of another in the first network of both.
+    fn common(&self, other: Slot) -> Option<(Ipv4Addr, Ipv4Addr)> {
+        let members = self.table.members();
+        members.memberships(self.slot).find_map(|mine| {
+            let mut theirs = members.memberships(other);
+            let theirs = theirs.find(|theirs| theirs.network == mine.network)?;
+            Some((mine.address, theirs.address))
+        })
+    }
+
     /// How a port of the container is published.
     fn publishing(&self, udp: bool, port: u16) -> Option<(Published, u16)> {
         self.table
@@ -65,29 +91,42 @@ impl Network<'_> {
 /// cannot bind.
 const NOBODY: u16 = 1;
 
-/// Calls with the socket behind a descriptor of the guest.
+/// Calls with the socket behind a descriptor of the guest; `None` if that is of another family.
 fn with_socket<N: Backend, T>(
     context: &mut CallContext<'_, N>,
     descriptor: u64,
     call: impl FnOnce(&mut CallContext<'_, N>, HostFd, &SocketKind) -> Result<T>,
-) -> Result<T> {
+) -> Result<Option<T>> {
     let socket = context.backend.hold_socket(descriptor as u32 as i32)?;
-    let kind = context.backend.socket_kind(socket);
-    let result = kind.and_then(|kind| call(context, socket, &kind));
+    let result = match context.backend.socket_kind(socket) {
+        Ok(kind) => call(context, socket, &kind).map(Some),
+        Err(Errno::EAFNOSUPPORT) => Ok(None),
+        Err(error) => Err(error),
+    };
     context.backend.release_socket(socket);
     result
 }
 
-/// Returns true if the kernel finds the socket of an entry at its place.
-fn alive<N: Backend>(context: &mut CallContext<'_, N>, network: Network<'_>, port: &Port) -> bool {
-    diag::find(context.backend, port).is_some_and(|found| {
+/// Returns true if a descriptor of the guest is a socket of the internet.
+pub(super) fn is_its<N: Backend>(context: &mut CallContext<'_, N>, descriptor: u64) -> bool {
+    matches!(with_socket(context, descriptor, |_, _, _| Ok(())), Ok(Some(())))
+}
+
+/// Returns true if the kernel finds the socket of an entry at its place, for who comes from there.
+fn alive<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    network: &Network<'_>,
+    port: &Port,
+    from: Option<(Ipv4Addr, u16)>,
+) -> bool {
+    diag::find(context.backend, port, from).is_some_and(|found| {
         // Of sockets that share a port the kernel shows any; another user's cannot be among them.
         if port.group { found.uid == network.uid } else { found.cookie == port.cookie }
     })
 }
 
 /// The uses of a container's real addresses, by the guest's.
-const fn use_of(address: core::net::Ipv4Addr) -> Use {
+const fn use_of(address: Ipv4Addr) -> Use {
     match address.octets() {
         [0, 0, 0, 1] => Use::Loopback6,
         [127, ..] => Use::Loopback,

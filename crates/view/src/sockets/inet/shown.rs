@@ -1,11 +1,12 @@
 //! Addresses that the kernel returns.
 
-use super::address::in_family;
+use super::address::{in_family, old};
 use super::{Network, with_socket};
 use crate::CallContext;
-use crate::guest::Backend;
-use abi::network::{Protocol, Slot, Use, ports::LOOPBACK6};
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use crate::guest::{Backend, HostFd};
+use crate::sockets::host::SocketKind;
+use abi::network::{Family, Place, Port, Protocol, Slot, Use, ports::LOOPBACK6};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Whose address it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,173 +26,264 @@ pub(in crate::sockets) fn shown<N: Backend>(
     (descriptor, role): (u64, Role),
     real: SocketAddr,
 ) -> Option<SocketAddr> {
-    let address = match real.ip() {
-        IpAddr::V4(address) => address,
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv4Addr::UNSPECIFIED,
-        IpAddr::V6(address) => address.to_ipv4_mapped()?,
-    };
-    let seen = Seen { network, descriptor, address, port: real.port() };
-    let (address, port) = match role {
+    let seen = Seen { network, descriptor, role, end: End::of(&network, real)? };
+    let (address, port, family) = match role {
         Role::Own => seen.own(context)?,
-        Role::Other | Role::Sender => seen.peer(context, role)?,
+        Role::Other | Role::Sender => seen.other(context)?,
     };
     Some(match (real.is_ipv6(), address) {
         (true, LOOPBACK6) => (Ipv6Addr::LOCALHOST, port).into(),
-        (true, Ipv4Addr::UNSPECIFIED) => (Ipv6Addr::UNSPECIFIED, port).into(),
+        (true, Ipv4Addr::UNSPECIFIED) if family != Some(Family::V4) => {
+            (Ipv6Addr::UNSPECIFIED, port).into()
+        }
         (false, LOOPBACK6) => (Ipv4Addr::LOCALHOST, port).into(),
         (six, address) => in_family(address, port, six),
     })
 }
 
-/// A real address and port.
+/// The address to which a datagram was sent that has arrived at a real one; `None` if that is
+/// another host's affair. `sender`: its real address, if it is known.
+pub(super) fn destination<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    network: Network<'_>,
+    descriptor: u64,
+    (real, sender): (Ipv4Addr, Option<SocketAddr>),
+) -> Option<Ipv4Addr> {
+    let (mine, protocol) = (network.slot, Protocol::Udp);
+    let asked = with_socket(context, descriptor, |context, socket, kind| {
+        Ok((context.backend.socket_name(socket, false)?.port(), kind.cookie))
+    });
+    let (port, cookie) = asked.ok()??;
+    let own = End::of(&network, (real, port).into())?;
+    let from = sender.and_then(|sender| End::of(&network, sender));
+    let from = from.and_then(|from| Some((from.slot(protocol)?, from)));
+    let Some((slot, from)) = from else {
+        return network.common(mine).map(|(mine, _)| mine);
+    };
+    if let Some(way) = way(&network, protocol, (slot, from), own) {
+        return Some(way.1);
+    }
+    let at = (own.place(), own.address);
+    let entry = network.table.ports().at(mine, protocol, at, Some(cookie));
+    match entry.map(|entry| entry.address).filter(|address| !address.is_unspecified()) {
+        Some(address) => Some(address),
+        None if slot != mine => network.common(slot).map(|(mine, _)| mine),
+        None => Some(Ipv4Addr::LOCALHOST),
+    }
+}
+
+/// Who has refused a datagram: an address without a port.
+pub(super) fn offender(network: &Network<'_>, real: SocketAddr) -> Option<SocketAddr> {
+    let (slot, at) = network.table.owner(old(real.ip())?)?;
+    let address = match at {
+        Use::Network => {
+            let (mine, theirs) = network.common(slot)?;
+            if slot == network.slot { mine } else { theirs }
+        }
+        Use::Loopback | Use::Loopback6 => Ipv4Addr::LOCALHOST,
+    };
+    Some(in_family(address, real.port(), real.is_ipv6()))
+}
+
+/// Whether a socket serves IPv6 only, as its guest has it: all real addresses are of IPv4, so the
+/// kernel's option is off once the socket is bound ([`super::binding::allow_mapped`]).
+pub(super) fn is_only_six<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    network: Network<'_>,
+    socket: HostFd,
+    kind: &SocketKind,
+) -> bool {
+    let Ok(name) = context.backend.socket_name(socket, false) else { return kind.only_six };
+    let end = End::of(&network, name).zip(kind.protocol);
+    let port = end.and_then(|(end, protocol)| noted(&network, end, protocol, kind.cookie));
+    kind.only_six || port.is_some_and(|port| kind.six && port.family == Family::V6)
+}
+
+/// What was noted of a socket of the container whose own end this is.
+fn noted(network: &Network<'_>, end: End, protocol: Protocol, cookie: u64) -> Option<Port> {
+    let at = |at, real| {
+        let place = Place { at, port: end.port };
+        network.table.ports().at(network.slot, protocol, (place, real), Some(cookie))
+    };
+    // One that is bound to all of the host's addresses is noted at one of them: with a published
+    // port, and for datagrams.
+    let published = || at(Some(Use::Network), network.real(Use::Network));
+    let wild = || at(None, Ipv4Addr::LOCALHOST);
+    let all = || if end.owner.is_none() { published().or_else(wild) } else { None };
+    at(end.at(), end.address).or_else(all)
+}
+
+/// One end of a connection, as the kernel has it.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    address: Ipv4Addr,
+    port: u16,
+    /// The container, and which of its real addresses it is.
+    owner: Option<(Slot, Use)>,
+    /// The container with a socket of datagrams that is bound to this port of all the host's
+    /// addresses. Another protocol's may be anybody's.
+    wild: Option<Slot>,
+}
+
+impl End {
+    /// `None` for an address that no socket of a container has.
+    fn of(network: &Network<'_>, real: SocketAddr) -> Option<Self> {
+        let (address, port) = (old(real.ip())?, real.port());
+        let wild = (address == Ipv4Addr::LOCALHOST)
+            .then(|| network.table.ports().owner_of_wild(Protocol::Udp, port));
+        let (owner, wild) = (network.table.owner(address), wild.flatten());
+        Some(Self { address, port, owner, wild })
+    }
+
+    /// The container whose socket this is.
+    fn slot(&self, protocol: Protocol) -> Option<Slot> {
+        let wild = self.wild.filter(|_| protocol == Protocol::Udp);
+        self.owner.map(|owner| owner.0).or(wild)
+    }
+
+    fn at(&self) -> Option<Use> {
+        self.owner.map(|owner| owner.1)
+    }
+
+    fn place(&self) -> Place {
+        Place { at: self.at(), port: self.port }
+    }
+}
+
+/// What is known of an address that the kernel has returned.
 struct Seen<'n> {
     network: Network<'n>,
     descriptor: u64,
-    address: Ipv4Addr,
-    port: u16,
+    role: Role,
+    end: End,
 }
 
+/// The socket that was asked.
+struct Asked {
+    protocol: Option<Protocol>,
+    cookie: u64,
+    /// The other end of its connection, or its own, whichever was not asked for.
+    opposite: Option<SocketAddr>,
+}
+
+/// What a guest sees: address, port, and the family of a socket that serves all addresses.
+type Sight = (Ipv4Addr, u16, Option<Family>);
+
 impl Seen<'_> {
-    /// Whose it is, and what for.
-    fn owner(&self) -> Option<(Slot, Use)> {
-        let (table, own) = (self.network.table, self.network.slot);
-        if self.address == Ipv4Addr::LOCALHOST {
-            let slot = table.ports().owner_of_wild(Protocol::Udp, self.port)?;
-            return Some((slot, if slot == own { Use::Loopback } else { Use::Network }));
-        }
-        table.owner(self.address)
-    }
-
-    fn protocol<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Protocol> {
-        with_socket(context, self.descriptor, |_, _, kind| Ok(kind.protocol)).ok()?
-    }
-
-    /// The guest's port, and the protocol if it had to be found out.
-    fn port<N: Backend>(&self, context: &mut CallContext<'_, N>, slot: Slot) -> u16 {
-        let ports = self.network.table.ports();
-        let by = |protocol| ports.virtual_port(slot, protocol, self.port);
-        // Most ports stay as they are, and then nothing has to be asked.
-        if by(Protocol::Tcp).or_else(|| by(Protocol::Udp)).is_none() {
-            return self.port;
-        }
-        self.protocol(context).and_then(by).unwrap_or(self.port)
-    }
-
-    /// The address of a container in a network of this one.
-    fn address_of(&self, slot: Slot) -> Option<Ipv4Addr> {
-        let members = self.network.table.members();
-        if slot == self.network.slot {
-            return members.memberships(slot).next().map(|one| one.address);
-        }
-        members.memberships(self.network.slot).find_map(|mine| {
-            let theirs = members.memberships(slot).find(|one| one.network == mine.network);
-            theirs.map(|one| one.address)
+    fn ask<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Asked> {
+        with_socket(context, self.descriptor, |context, socket, kind| {
+            let opposite = context.backend.socket_name(socket, self.role == Role::Own).ok();
+            Ok(Asked { protocol: kind.protocol, cookie: kind.cookie, opposite })
         })
+        .ok()?
     }
 
-    fn peer<N: Backend>(
-        &self,
-        context: &mut CallContext<'_, N>,
-        role: Role,
-    ) -> Option<(Ipv4Addr, u16)> {
-        let (slot, mut use_) = self.owner()?;
-        let port = self.port(context, slot);
-        if slot == self.network.slot && use_ == Use::Network {
-            use_ = self.as_reached(context, role, port);
+    /// The address of an end in this container of which nothing else is known.
+    fn plain(&self, slot: Slot, at: Option<Use>) -> Option<Ipv4Addr> {
+        match at {
+            Some(Use::Network) => self.network.common(slot).map(|(mine, _)| mine),
+            Some(Use::Loopback) | None => Some(Ipv4Addr::LOCALHOST),
+            Some(Use::Loopback6) => Some(LOOPBACK6),
         }
-        let address = match use_ {
-            Use::Loopback => Ipv4Addr::LOCALHOST,
-            Use::Loopback6 => LOOPBACK6,
-            Use::Network => self.address_of(slot)?,
-        };
-        Some((address, port))
     }
 
-    /// A socket of the container's own that serves all its addresses is found at the real one of
-    /// its networks. By which one this socket has reached it, its own address tells; datagrams do
-    /// not tell, and go through the loopback as a rule.
-    fn as_reached<N: Backend>(
-        &self,
-        context: &mut CallContext<'_, N>,
-        role: Role,
-        port: u16,
-    ) -> Use {
-        let (network, real_port) = (self.network, self.port);
-        let serves_all = |protocol| {
-            network
-                .table
-                .ports()
-                .find(network.slot, protocol, port)
-                .any(|one| one.real_port == real_port && one.address.is_unspecified())
+    fn own<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Sight> {
+        let (network, end, mine) = (&self.network, self.end, self.network.slot);
+        let asked = self.ask(context)?;
+        let protocol = asked.protocol?;
+        let entry = noted(network, end, protocol, asked.cookie);
+        if entry.is_none() && end.slot(protocol).is_none() {
+            // A socket that the kernel has chosen the address for.
+            return None;
+        }
+        let port = entry.map_or(end.port, |entry| entry.port);
+        if let Some(entry) = entry.filter(|entry| !entry.address.is_unspecified()) {
+            return Some((entry.address, port, None));
+        }
+        let Some(peer) = asked.opposite else {
+            // Bound to all addresses, or not by the program but to be connected.
+            return Some((Ipv4Addr::UNSPECIFIED, port, entry.map(|entry| entry.family)));
         };
-        let known = with_socket(context, self.descriptor, |context, socket, kind| {
-            Ok(match kind.protocol {
-                Some(Protocol::Udp) if serves_all(Protocol::Udp) => Use::Loopback,
-                Some(Protocol::Tcp) if role == Role::Other => {
-                    let own = context.backend.socket_name(socket, false)?.ip();
-                    let own = match own {
-                        IpAddr::V4(address) => Some(address),
-                        IpAddr::V6(address) => address.to_ipv4_mapped(),
-                    };
-                    own.and_then(|own| network.table.owner(own)).map_or(Use::Network, |own| own.1)
+        let peer = End::of(network, peer);
+        let whose = peer.and_then(|peer| Some((peer, peer.slot(protocol)?)));
+        let address = match whose {
+            Some((peer, slot)) => {
+                if let Some(way) = way(network, protocol, (mine, end), peer) {
+                    way.0
+                } else if let Some(way) = way(network, protocol, (slot, peer), end) {
+                    way.1
+                } else if slot != mine {
+                    network.common(slot)?.0
+                } else {
+                    // With a socket for all addresses, that by which the other side came.
+                    self.plain(mine, if entry.is_some() { peer.at() } else { end.at() })?
                 }
-                _ => Use::Network,
-            })
-        });
-        known.unwrap_or(Use::Network)
+            }
+            None => network.common(mine)?.0,
+        };
+        Some((address, port, None))
     }
 
-    fn own<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<(Ipv4Addr, u16)> {
-        let (table, slot) = (self.network.table, self.network.slot);
-        let owner = self.owner();
-        let protocol = self.protocol(context)?;
-        let alias = table.ports().virtual_port(slot, protocol, self.port);
-        let port = alias.unwrap_or(self.port);
-        let Some((_, use_)) = owner.filter(|owner| owner.0 == slot) else {
-            // All addresses of the host, or one at which a port is published.
-            alias?;
-            return if self.address.is_unspecified() {
-                Some((self.address, port))
-            } else {
-                Some((self.address_of(slot)?, port))
-            };
-        };
-        let entry = table.ports().find(slot, protocol, port).find(|one| {
-            one.real_port == self.port
-                && (one.real == self.address || self.address == Ipv4Addr::LOCALHOST)
-        });
-        let bound = entry.map(|entry| entry.address).filter(|address| !address.is_unspecified());
-        if let Some(address) = bound {
-            return Some((address, port));
+    /// The end at which a socket is reached that is bound to all of the host's addresses.
+    fn receiving(&self, own: End, protocol: Protocol) -> End {
+        let (network, ports) = (&self.network, self.network.table.ports());
+        if !own.address.is_unspecified() {
+            return own;
         }
-        let peer = with_socket(context, self.descriptor, |context, socket, _| {
-            context.backend.socket_name(socket, true)
-        });
-        let Ok(peer) = peer else {
-            // Bound to all addresses, or not bound by the program but to be connected.
-            let unbound = if entry.is_some() { Ipv4Addr::UNSPECIFIED } else { self.local(use_)? };
-            return Some((unbound, port));
-        };
-        let peer = match peer.ip() {
-            IpAddr::V4(address) => Some(address),
-            IpAddr::V6(address) => address.to_ipv4_mapped(),
-        };
-        // With a socket for all addresses, the one by which the other side came.
-        let theirs = peer
-            .and_then(|peer| table.owner(peer))
-            .map(|(whose, theirs)| if whose == slot { theirs } else { Use::Network });
-        let use_ = match (use_, theirs) {
-            (Use::Network, Some(theirs)) if entry.is_some() => theirs,
-            (own, _) => own,
-        };
-        Some((self.local(use_)?, port))
+        let is_wild = protocol == Protocol::Udp
+            && ports.owner_of_wild(protocol, own.port) == Some(network.slot);
+        let address = if is_wild { Ipv4Addr::LOCALHOST } else { network.real(Use::Network) };
+        End { address, ..own }
     }
 
-    fn local(&self, use_: Use) -> Option<Ipv4Addr> {
-        match use_ {
-            Use::Network => self.address_of(self.network.slot),
-            Use::Loopback => Some(Ipv4Addr::LOCALHOST),
-            Use::Loopback6 => Some(LOOPBACK6),
+    fn other<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Sight> {
+        let (network, end, mine) = (&self.network, self.end, self.network.slot);
+        let (ports, slot) = (network.table.ports(), end.slot(Protocol::Udp)?);
+        let noted = |protocol| ports.at(slot, protocol, (end.place(), end.address), None);
+        let is_noted = noted(Protocol::Tcp).or_else(|| noted(Protocol::Udp)).is_some();
+        if !is_noted && end.owner.is_some() && slot != mine && network.is_single() {
+            // As most connections are.
+            return Some((network.common(slot)?.1, end.port, None));
         }
+        let asked = self.ask(context)?;
+        let protocol = asked.protocol?;
+        end.slot(protocol)?;
+        let own = asked.opposite.and_then(|own| End::of(network, own));
+        let entry = noted(protocol);
+        let port = entry.map_or(end.port, |entry| entry.port);
+        if let Some(own) = own {
+            let to = || way(network, protocol, (mine, own), end).map(|way| way.1);
+            let from = || way(network, protocol, (slot, end), self.receiving(own, protocol));
+            let from = || from().map(|way| way.0);
+            let found = if self.role == Role::Sender { from() } else { to().or_else(from) };
+            if let Some(address) = found {
+                return Some((address, port, None));
+            }
+        }
+        if let Some(entry) = entry.filter(|entry| !entry.address.is_unspecified()) {
+            return Some((entry.address, port, None));
+        }
+        if slot != mine {
+            return Some((network.common(slot)?.1, port, None));
+        }
+        // A socket that serves all addresses is found at that of the networks. By which one it was
+        // reached, the own one tells; datagrams do not tell, and go through the loopback as a rule.
+        let at = match (entry.is_some(), protocol, self.role) {
+            (true, Protocol::Udp, _) => None,
+            (true, Protocol::Tcp, Role::Other) => own.and_then(|own| own.at()),
+            _ => end.at(),
+        };
+        Some((self.plain(slot, at)?, port, None))
     }
+}
+
+/// How a connection is shown that one end, of a container, has made to the other: source and
+/// destination.
+fn way(
+    network: &Network<'_>,
+    protocol: Protocol,
+    (slot, from): (Slot, End),
+    to: End,
+) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    network.table.ports().way(slot, protocol, from.place(), (to.address, to.port))
 }
