@@ -23,6 +23,11 @@ const OF_THE_HOST: &str =
 /// No interface of the host has the virtual address.
 const INTERFACE: &str =
     "an interface is named by the virtual address, which no interface of the host has";
+/// The kernel judges real addresses, and sends errors for them.
+const REAL: &str = "the kernel answers for the real address and port";
+/// A socket keeps the real address that it was first connected from.
+const KEPT: &str =
+    "a socket that is connected again is shown by the way of this connection, not of the first";
 
 const KNOWN: &[Known] = &[
     Known {
@@ -38,6 +43,57 @@ const KNOWN: &[Known] = &[
         oracle: "EHOSTUNREACH",
         here: &["EHOSTUNREACH", "ECONNREFUSED"],
         reason: NOBODY,
+    },
+    Known {
+        program: "listeners",
+        line: "restarts | without the option, then 127.0.0.1",
+        oracle: "ok",
+        here: &["EADDRINUSE"],
+        reason: "the old socket's connections are at the real address of all networks, and look as if it served all addresses still",
+    },
+    Known {
+        program: "listeners",
+        line: "restarts | without the option, 127.0.0.1 listens",
+        oracle: "ok",
+        here: &["-"],
+        reason: "as before",
+    },
+    Known {
+        program: "six",
+        line: "both versions on one port | then loopback",
+        oracle: "self [::ffff:127.0.0.1]:ephemeral (length 28), peer [::ffff:127.0.0.1]:5436 (length 28)",
+        here: &[
+            "self [::ffff:100.80.0.2]:ephemeral (length 28), peer [::ffff:100.80.0.2]:5436 (length 28)",
+        ],
+        reason: KEPT,
+    },
+    Known {
+        program: "udp",
+        line: "connected | by loopback",
+        oracle: "self 100.80.0.2:ephemeral (length 16), peer 127.0.0.1:5353 (length 16)",
+        here: &["self 127.0.0.1:ephemeral (length 16), peer 127.0.0.1:5353 (length 16)"],
+        reason: KEPT,
+    },
+    Known {
+        program: "udp",
+        line: "connected | port 0",
+        oracle: "self 127.0.0.1:ephemeral (length 16), peer ENOTCONN",
+        here: &["self 0.0.0.0:ephemeral (length 16), peer ENOTCONN"],
+        reason: KEPT,
+    },
+    Known {
+        program: "udp",
+        line: "queue of errors | sent to",
+        oracle: "100.80.0.2:5999 (length 16)",
+        here: &["100.80.0.2:1 (length 16)"],
+        reason: REAL,
+    },
+    Known {
+        program: "outside",
+        line: "claims | bind_to(fd, \"192.0.2.1\", 5432)",
+        oracle: "0",
+        here: &["EADDRNOTAVAIL"],
+        reason: "IP_FREEBIND names an address that no member has, and nothing would lead there",
     },
     Known {
         program: "outside",

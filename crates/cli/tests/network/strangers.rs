@@ -29,6 +29,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 ];
 
 const SOON: Duration = Duration::from_secs(10);
+/// The server's address; it keeps that when it is started again.
+const PLACE: [&str; 2] = ["--ip", "100.80.0.2"];
 const SERVE: [&str; 4] = ["/bin/tool", "serve", "100.80.0.2", "5432"];
 const CALL: [&str; 4] = ["/bin/tool", "call", "100.80.0.2", "5432"];
 
@@ -135,7 +137,7 @@ fn is_alone(stranger: &TcpListener) {
 /// address, or at all addresses.
 fn stranger(world: &World, at: impl Fn(SocketAddr) -> SocketAddr) {
     let lab = world.lab();
-    lab.start("server", &[], &SERVE);
+    lab.start("server", &PLACE, &SERVE);
     assert_member(&lab.run("caller", &CALL));
     let was = the_real(&lab, "server", "tcp");
     assert!(was.ip().is_loopback(), "a real address that others reach: {was}");
@@ -183,7 +185,7 @@ fn stranger_for_datagrams(world: &World) {
 /// A container that is killed, started again and removed.
 fn killed_container(world: &World) {
     let lab = world.lab();
-    lab.start("server", &[], &SERVE);
+    lab.start("server", &PLACE, &SERVE);
     for turn in 0..3 {
         assert_member(&lab.run("caller", &CALL));
         kill(&lab, "server");

@@ -200,11 +200,9 @@ static void after(const char *what, int port, int reuse) {
     static const char *hosts[] = {ONE, LO, ANY};
     for (int h = 0; h < 3; h++) {
         int fd = bound(hosts[h], port, reuse);
-        line("%s: then %s %s", what, hosts[h], success(fd));
-        if (fd >= 0) {
-            line("%s: listen %s", what, success(listen(fd, 1)));
-            close(fd);
-        }
+        line("%s, then %s: %s", what, hosts[h], success(fd));
+        line("%s, %s listens: %s", what, hosts[h], fd < 0 ? "-" : success(listen(fd, 1)));
+        close(fd);
     }
 }
 

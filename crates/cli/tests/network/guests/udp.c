@@ -214,12 +214,12 @@ static void queue(void) {
     struct iovec part = {bytes, sizeof bytes};
     struct msghdr m = {&a, sizeof a, &part, 1, space, sizeof space, 0};
     DO(recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT));
-    line("sent to %s", name(&a, m.msg_namelen));
+    line("sent to: %s", name(&a, m.msg_namelen));
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
         if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR) {
             struct { struct sock_extended_err error; addr offender; } e;
             memcpy(&e, CMSG_DATA(c), sizeof e.error + sizeof e.offender.v4);
-            line("%s by %s", strerrorname_np(e.error.ee_errno), name(&e.offender, sizeof e.offender.v4));
+            line("%s by: %s", strerrorname_np(e.error.ee_errno), name(&e.offender, sizeof e.offender.v4));
         }
     close(fd);
 }
