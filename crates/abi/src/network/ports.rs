@@ -18,8 +18,9 @@ use super::{Slot, Use};
 use core::net::Ipv4Addr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Words of an entry: key, addresses, cookie, and when it was noted, or of ways the other end.
-const ENTRY: usize = 4;
+/// Words of an entry: key, addresses, cookie, when it was noted (of ways the other end), when its
+/// socket was last seen to live. The rest fills a line of the processor's cache.
+const ENTRY: usize = 8;
 const ENTRIES: usize = 1 << 15;
 pub(super) const WORDS: usize = ENTRIES * ENTRY;
 /// Number of entries that a search looks at.
@@ -32,6 +33,7 @@ const ADDRESSES: usize = 1;
 const COOKIE: usize = 2;
 const TARGET: usize = 3;
 const STAMP: usize = 3;
+const SEEN: usize = 4;
 
 /// The key of an entry that counts is not 0.
 const PRESENT: u64 = 1 << 63;
@@ -234,6 +236,7 @@ impl<'a> Ports<'a> {
                 && port.replaces(&there)
             {
                 entry[STAMP].store(stamp, Ordering::Relaxed);
+                entry[SEEN].store(0, Ordering::Relaxed);
                 entry[COOKIE].store(port.cookie, Ordering::Release);
                 let _ = entry[KEY].compare_exchange(
                     key,
@@ -252,6 +255,7 @@ impl<'a> Ports<'a> {
             }
             entry[ADDRESSES].store(port.addresses(), Ordering::Relaxed);
             entry[STAMP].store(stamp, Ordering::Relaxed);
+            entry[SEEN].store(0, Ordering::Relaxed);
             entry[KEY].store(port.key(slot), Ordering::Release);
             true
         };
@@ -293,6 +297,27 @@ impl<'a> Ports<'a> {
     ) -> Option<Port> {
         let own = |one: &(Port, u64)| cookie == Some(one.0.cookie);
         self.noted(slot, protocol, at).max_by_key(|one| (own(one), one.1)).map(|one| one.0)
+    }
+
+    fn entry_of(&self, slot: Slot, port: &Port) -> Option<&'a [AtomicU64; ENTRY]> {
+        let key = port.key(slot);
+        self.near(key & START).find(|entry| {
+            let is_its = |at: usize, word: u64| entry[at].load(Ordering::Acquire) == word;
+            is_its(KEY, key) && is_its(COOKIE, port.cookie) && is_its(ADDRESSES, port.addresses())
+        })
+    }
+
+    /// When the socket of an entry was last seen to live (`CLOCK_MONOTONIC`, nanoseconds);
+    /// 0 if it was not.
+    pub fn seen(&self, slot: Slot, port: &Port) -> u64 {
+        self.entry_of(slot, port).map_or(0, |entry| entry[SEEN].load(Ordering::Relaxed))
+    }
+
+    /// Stores that.
+    pub fn set_seen(&self, slot: Slot, port: &Port, time: u64) {
+        if let Some(entry) = self.entry_of(slot, port) {
+            entry[SEEN].store(time, Ordering::Relaxed);
+        }
     }
 
     /// Notes a way. `cookie`: that of the socket that connects.

@@ -156,10 +156,13 @@ fn ports_are_found_by_container_protocol_and_number() {
     assert_eq!(found(Protocol::Tcp, 40_000), []);
     assert_eq!(ports.find(slot(8), Protocol::Tcp, 80).count(), 0);
 
+    ports.set_seen(slot(9), &own, 77);
+    assert_eq!((ports.seen(slot(9), &own), ports.seen(slot(9), &local)), (77, 0));
     // The next socket at the same place.
     let next = Port { cookie: 14, ..own };
     assert!(ports.insert(slot(9), &next, |_| false));
     assert_eq!(found(Protocol::Tcp, 5432), [next, local]);
+    assert_eq!((ports.seen(slot(9), &own), ports.seen(slot(9), &next)), (0, 0));
 
     let there = Place { at: Some(Use::Network), port: 40_000 };
     ports.set_virtual_port(slot(9), Protocol::Tcp, there, 80);

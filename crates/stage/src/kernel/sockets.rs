@@ -28,6 +28,14 @@ fn option(socket: HostFd, level: u32, name: u32) -> Result<u32> {
     Ok(value)
 }
 
+const fn number(option: SocketOption) -> (u32, u32) {
+    match option {
+        SocketOption::OnlySix => (IPPROTO_IPV6, IPV6_V6ONLY),
+        SocketOption::SharePort => (net::SOL_SOCKET, net::SO_REUSEPORT),
+        SocketOption::BindWithoutPort => (IPPROTO_IP, net::IP_BIND_ADDRESS_NO_PORT),
+    }
+}
+
 fn set_option(socket: HostFd, level: u32, name: u32, value: u32) -> Result<()> {
     let (at, length) = (&raw const value as u64, size_of::<u32>() as u64);
     reads!(__NR_setsockopt, fd(socket), level.into(), name.into(), at, length).map(drop)
@@ -66,14 +74,16 @@ impl Sockets for Backend<'_> {
             IPPROTO_UDP => Some(Protocol::Udp),
             _ => None,
         };
-        Ok(SocketKind {
-            protocol,
-            six,
-            shares_address: option(socket, net::SOL_SOCKET, net::SO_REUSEADDR)? != 0,
-            shares_port: option(socket, net::SOL_SOCKET, net::SO_REUSEPORT)? != 0,
-            only_six: six && option(socket, IPPROTO_IPV6, IPV6_V6ONLY)? != 0,
-            cookie: cookie(socket)?,
-        })
+        Ok(SocketKind { protocol, six })
+    }
+
+    fn socket_cookie(&mut self, socket: HostFd) -> Result<u64> {
+        cookie(socket)
+    }
+
+    fn socket_option(&mut self, socket: HostFd, which: SocketOption) -> Result<bool> {
+        let (level, name) = number(which);
+        option(socket, level, name).map(|value| value != 0)
     }
 
     fn bind_socket(&mut self, socket: HostFd, address: SocketAddr) -> Result<()> {
@@ -106,10 +116,7 @@ impl Sockets for Backend<'_> {
     }
 
     fn set_socket_option(&mut self, socket: HostFd, option: SocketOption, on: bool) -> Result<()> {
-        let (level, name) = match option {
-            SocketOption::OnlySix => (IPPROTO_IPV6, IPV6_V6ONLY),
-            SocketOption::BindWithoutPort => (IPPROTO_IP, net::IP_BIND_ADDRESS_NO_PORT),
-        };
+        let (level, name) = number(option);
         set_option(socket, level, name, on.into())
     }
 
@@ -139,5 +146,12 @@ impl Sockets for Backend<'_> {
         });
         calls::close(socket.0);
         answered.map(|length| length as usize)
+    }
+
+    fn monotonic_time(&mut self) -> u64 {
+        let mut time = raw::__kernel_timespec { tv_sec: 0, tv_nsec: 0 };
+        let (clock, at) = (u64::from(raw::CLOCK_MONOTONIC), &raw mut time as u64);
+        let told = writes!(__NR_clock_gettime, clock, at);
+        told.map_or(0, |_| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
 }

@@ -12,14 +12,6 @@ pub struct SocketKind {
     pub protocol: Option<Protocol>,
     /// Its family is `AF_INET6`, not `AF_INET`.
     pub six: bool,
-    /// `SO_REUSEADDR`.
-    pub shares_address: bool,
-    /// `SO_REUSEPORT`.
-    pub shares_port: bool,
-    /// `IPV6_V6ONLY`.
-    pub only_six: bool,
-    /// `SO_COOKIE`: a number that the kernel never gives to another socket, and never 0.
-    pub cookie: u64,
 }
 
 /// An option of a socket that is on or off.
@@ -27,6 +19,8 @@ pub struct SocketKind {
 pub enum SocketOption {
     /// `IPV6_V6ONLY`.
     OnlySix,
+    /// `SO_REUSEPORT`.
+    SharePort,
     /// `IP_BIND_ADDRESS_NO_PORT`, since Linux 4.2: the port is chosen when the socket is connected.
     BindWithoutPort,
 }
@@ -63,6 +57,16 @@ pub trait Sockets {
         let _ = (socket, peer);
         Err(Errno::ENOSYS)
     }
+    /// `SO_COOKIE`: a number that the kernel never gives to another socket, and never 0.
+    fn socket_cookie(&mut self, socket: HostFd) -> Result<u64> {
+        let _ = socket;
+        Err(Errno::ENOSYS)
+    }
+    /// `getsockopt`.
+    fn socket_option(&mut self, socket: HostFd, option: SocketOption) -> Result<bool> {
+        let _ = (socket, option);
+        Err(Errno::ENOSYS)
+    }
     /// `setsockopt`.
     fn set_socket_option(&mut self, socket: HostFd, option: SocketOption, on: bool) -> Result<()> {
         let _ = (socket, option, on);
@@ -82,5 +86,9 @@ pub trait Sockets {
     fn ask_sockets(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize> {
         let _ = (request, answer);
         Err(Errno::ENOSYS)
+    }
+    /// `CLOCK_MONOTONIC` in nanoseconds.
+    fn monotonic_time(&mut self) -> u64 {
+        0
     }
 }

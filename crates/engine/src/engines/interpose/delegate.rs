@@ -135,10 +135,13 @@ impl Sockets for DynBackend<'_> {
         fn socket_kind(socket: HostFd) -> Result<SocketKind>;
         fn bind_socket(socket: HostFd, address: SocketAddr) -> Result<()>;
         fn socket_name(socket: HostFd, peer: bool) -> Result<SocketAddr>;
+        fn socket_cookie(socket: HostFd) -> Result<u64>;
+        fn socket_option(socket: HostFd, option: SocketOption) -> Result<bool>;
         fn set_socket_option(socket: HostFd, option: SocketOption, on: bool) -> Result<()>;
         fn twin_socket(socket: HostFd, reuse: bool) -> Result<HostFd>;
         fn close_twin(twin: HostFd);
         fn ask_sockets(request: &[u8], answer: &mut [u8]) -> Result<usize>;
+        fn monotonic_time() -> u64;
     }
 }
 

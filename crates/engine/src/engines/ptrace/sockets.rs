@@ -68,14 +68,19 @@ impl<H> Sockets for Backend<'_, H> {
                 Some(ipproto::UDP) => Some(Protocol::Udp),
                 _ => None,
             };
-            Ok(SocketKind {
-                protocol,
-                six,
-                shares_address: sockopt::socket_reuseaddr(socket)?,
-                shares_port: sockopt::socket_reuseport(socket)?,
-                only_six: six && sockopt::ipv6_v6only(socket)?,
-                cookie: sockopt::socket_cookie(socket)?,
-            })
+            Ok(SocketKind { protocol, six })
+        })
+    }
+
+    fn socket_cookie(&mut self, socket: HostFd) -> Result<u64> {
+        self.with_socket(socket, |socket| sockopt::socket_cookie(socket))
+    }
+
+    fn socket_option(&mut self, socket: HostFd, option: SocketOption) -> Result<bool> {
+        self.with_socket(socket, |socket| match option {
+            SocketOption::OnlySix => sockopt::ipv6_v6only(socket),
+            SocketOption::SharePort => sockopt::socket_reuseport(socket),
+            SocketOption::BindWithoutPort => Err(Raw::OPNOTSUPP),
         })
     }
 
@@ -101,6 +106,7 @@ impl<H> Sockets for Backend<'_, H> {
     fn set_socket_option(&mut self, socket: HostFd, option: SocketOption, on: bool) -> Result<()> {
         self.with_socket(socket, |socket| match option {
             SocketOption::OnlySix => sockopt::set_ipv6_v6only(socket, on),
+            SocketOption::SharePort => sockopt::set_socket_reuseport(socket, on),
             SocketOption::BindWithoutPort => sys::socket::set_bind_without_port(socket, on),
         })
     }
@@ -133,5 +139,10 @@ impl<H> Sockets for Backend<'_, H> {
             Ok(length)
         };
         ask().map_err(errno)
+    }
+
+    fn monotonic_time(&mut self) -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 }

@@ -1,11 +1,11 @@
 //! `bind`.
 
 use super::address::{in_family, narrow};
-use super::{Network, alive, diag, use_of, with_socket};
+use super::{Network, Socket, alive, diag, use_of, with_socket};
 use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, HostFd};
-use crate::sockets::host::{SocketKind, SocketOption, Sockets};
+use crate::sockets::host::{SocketOption, Sockets};
 use crate::verdict::Verdict;
 use abi::network::{Family, Place, Port, Protocol, Slot, Use, ports::LOOPBACK6};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -32,12 +32,13 @@ pub(in crate::sockets) fn bind<N: Backend>(
     descriptor: u64,
     address: SocketAddr,
 ) -> Result<Verdict> {
-    let done = with_socket(context, descriptor, |context, socket, kind| {
+    let done = with_socket(context, descriptor, |context, socket| {
         // Other protocols, and an address of the wrong family, are the kernel's.
-        let Some(protocol) = kind.protocol.filter(|_| kind.six == address.is_ipv6()) else {
+        let Some(protocol) = socket.protocol.filter(|_| socket.six == address.is_ipv6()) else {
             return Ok(Verdict::Pass);
         };
-        let (family, narrow) = served(kind, address.ip())?;
+        let only_six = is_only_six(context, socket)?;
+        let (family, narrow) = served(only_six, address.ip())?;
         if protocol == Protocol::Udp && (narrow.is_multicast() || narrow.is_broadcast()) {
             // Groups are the host's.
             return Ok(Verdict::Pass);
@@ -45,9 +46,9 @@ pub(in crate::sockets) fn bind<N: Backend>(
         let wanted = Wanted { network, protocol, family, address: narrow, port: address.port() };
         wanted.check()?;
         if wanted.port == 0 && protocol == Protocol::Udp && narrow.is_unspecified() {
-            everywhere(context, network, (socket, kind), family)?;
+            everywhere(context, network, socket, family)?;
         } else {
-            wanted.bind(context, (socket, kind))?;
+            wanted.bind(context, socket)?;
         }
         Ok(Verdict::Done(0))
     });
@@ -60,14 +61,14 @@ pub(in crate::sockets) fn listen<N: Backend>(
     network: Network<'_>,
     descriptor: u64,
 ) -> Result<()> {
-    let done = with_socket(context, descriptor, |context, socket, kind| {
-        let is_bound = context.backend.socket_name(socket, false)?.port() != 0;
-        let Some(protocol) = kind.protocol.filter(|protocol| *protocol == Protocol::Tcp) else {
+    let done = with_socket(context, descriptor, |context, socket| {
+        let is_bound = context.backend.socket_name(socket.fd, false)?.port() != 0;
+        let Some(protocol) = socket.protocol.filter(|protocol| *protocol == Protocol::Tcp) else {
             return Ok(());
         };
-        let (family, address) = (unbound(kind), Ipv4Addr::UNSPECIFIED);
+        let (family, address) = (unbound(context, socket)?, Ipv4Addr::UNSPECIFIED);
         let wanted = Wanted { network, protocol, family, address, port: 0 };
-        if is_bound { Ok(()) } else { wanted.bind(context, (socket, kind)) }
+        if is_bound { Ok(()) } else { wanted.bind(context, socket) }
     });
     // What cannot listen, the kernel refuses.
     match done {
@@ -77,17 +78,17 @@ pub(in crate::sockets) fn listen<N: Backend>(
 }
 
 /// Which addresses a socket is to serve; see ipv6(7) and `__inet6_bind` for the errors.
-fn served(kind: &SocketKind, address: IpAddr) -> Result<(Family, Ipv4Addr)> {
+fn served(only_six: bool, address: IpAddr) -> Result<(Family, Ipv4Addr)> {
     let family = match address {
         IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => {
-            if kind.only_six {
+            if only_six {
                 return Err(Errno::EINVAL);
             }
             Family::V4
         }
         // Only the scope tells which interface's it is, and containers have no interfaces.
         IpAddr::V6(address) if address.is_unicast_link_local() => return Err(Errno::EINVAL),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) if !kind.only_six => Family::Dual,
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) if !only_six => Family::Dual,
         IpAddr::V6(_) => Family::V6,
         IpAddr::V4(_) => Family::V4,
     };
@@ -99,51 +100,65 @@ fn served(kind: &SocketKind, address: IpAddr) -> Result<(Family, Ipv4Addr)> {
 pub(super) fn everywhere<N: Backend>(
     context: &mut CallContext<'_, N>,
     network: Network<'_>,
-    (socket, kind): (HostFd, &SocketKind),
+    socket: Socket,
     family: Family,
 ) -> Result<()> {
-    allow_mapped(context, socket, kind)?;
+    allow_mapped(context, socket)?;
     let all = match family {
-        Family::V4 => in_family(Ipv4Addr::UNSPECIFIED, 0, kind.six),
+        Family::V4 => in_family(Ipv4Addr::UNSPECIFIED, 0, socket.six),
         Family::Dual | Family::V6 => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    context.backend.bind_socket(socket, all)?;
-    let port = context.backend.socket_name(socket, false)?.port();
-    adopt(context, network, (socket, kind), (family, port))
+    context.backend.bind_socket(socket.fd, all)?;
+    let port = context.backend.socket_name(socket.fd, false)?.port();
+    adopt(context, network, socket, (family, port))
 }
 
 /// Notes a socket of datagrams that is bound to this port of all addresses of the host.
 pub(super) fn adopt<N: Backend>(
     context: &mut CallContext<'_, N>,
     network: Network<'_>,
-    (socket, kind): (HostFd, &SocketKind),
+    socket: Socket,
     (family, port): (Family, u16),
 ) -> Result<()> {
     network.table.ports().set_owner_of_wild(Protocol::Udp, port, network.slot);
     let address = Ipv4Addr::UNSPECIFIED;
     let wanted = Wanted { network, protocol: Protocol::Udp, family, address, port };
     // What is sent to the host's own loopback has this source.
-    wanted.note(context, (socket, kind), (Ipv4Addr::LOCALHOST, port))
+    wanted.note(context, socket, (Ipv4Addr::LOCALHOST, port))
+}
+
+/// `IPV6_V6ONLY`, as the kernel has it.
+pub(super) fn is_only_six<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    socket: Socket,
+) -> Result<bool> {
+    if socket.six {
+        context.backend.socket_option(socket.fd, SocketOption::OnlySix)
+    } else {
+        Ok(false)
+    }
 }
 
 /// Which addresses a socket serves that the program has not bound.
-pub(super) const fn unbound(kind: &SocketKind) -> Family {
-    match (kind.six, kind.only_six) {
+pub(super) fn unbound<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    socket: Socket,
+) -> Result<Family> {
+    Ok(match (socket.six, is_only_six(context, socket)?) {
         (false, _) => Family::V4,
         (true, false) => Family::Dual,
         (true, true) => Family::V6,
-    }
+    })
 }
 
 /// Sockets with `IPV6_V6ONLY` take no IPv4 address, and all real addresses are of that kind. The
 /// table remembers what was asked for.
 pub(super) fn allow_mapped<N: Backend>(
     context: &mut CallContext<'_, N>,
-    socket: HostFd,
-    kind: &SocketKind,
+    socket: Socket,
 ) -> Result<()> {
-    if kind.six && kind.only_six {
-        return context.backend.set_socket_option(socket, SocketOption::OnlySix, false);
+    if is_only_six(context, socket)? {
+        return context.backend.set_socket_option(socket.fd, SocketOption::OnlySix, false);
     }
     Ok(())
 }
@@ -159,24 +174,20 @@ impl Wanted<'_> {
         if has { Ok(()) } else { Err(Errno::EADDRNOTAVAIL) }
     }
 
-    fn bind<N: Backend>(
-        &self,
-        context: &mut CallContext<'_, N>,
-        (socket, kind): (HostFd, &SocketKind),
-    ) -> Result<()> {
+    fn bind<N: Backend>(&self, context: &mut CallContext<'_, N>, socket: Socket) -> Result<()> {
         let use_ = use_of(self.address);
         let place = self.network.real(use_);
         if use_ == Use::Network
             && let Some((published, port)) =
                 self.network.publishing(self.protocol == Protocol::Udp, self.port)
         {
-            return self.publish(context, (socket, kind), (place, published.address, port));
+            return self.publish(context, socket, (place, published.address, port));
         }
-        let known = self.known(context, socket, (kind, place))?;
-        allow_mapped(context, socket, kind)?;
+        let known = self.known(context, socket, place)?;
+        allow_mapped(context, socket)?;
         let mut bind = |port: u16| {
-            let address = in_family(place, port, kind.six);
-            context.backend.bind_socket(socket, address).map(|()| port)
+            let address = in_family(place, port, socket.six);
+            context.backend.bind_socket(socket.fd, address).map(|()| port)
         };
         let tried = match known {
             Known::At(own) => bind(own.real_port),
@@ -188,23 +199,23 @@ impl Wanted<'_> {
         };
         let port = match tried {
             Err(Errno::EADDRINUSE) if self.is_others(context, place, known) => {
-                bind_any(context.backend, (socket, in_family(place, 0, kind.six)))?
+                bind_any(context.backend, (socket.fd, in_family(place, 0, socket.six)))?
             }
             tried => tried?,
         };
         let port = match port {
-            0 => context.backend.socket_name(socket, false)?.port(),
+            0 => context.backend.socket_name(socket.fd, false)?.port(),
             port => port,
         };
-        self.note(context, (socket, kind), (place, port))
+        self.note(context, socket, (place, port))
     }
 
     /// What is known of the port. Fails if a socket of the container has it.
     fn known<N: Backend>(
         &self,
         context: &mut CallContext<'_, N>,
-        socket: HostFd,
-        (kind, place): (&SocketKind, Ipv4Addr),
+        socket: Socket,
+        place: Ipv4Addr,
     ) -> Result<Known> {
         if self.port == 0 {
             return Ok(Known::Nothing);
@@ -213,13 +224,13 @@ impl Wanted<'_> {
         for other in self.network.table.ports().find(self.network.slot, self.protocol, self.port) {
             if !self.meets(&other) {
                 let is_there = other.real == place && other.real_port == self.port;
-                taken |= is_there && self.lives(context, (socket, kind), &other)?;
+                taken |= is_there && self.lives(context, socket, &other)?;
             } else if other.real == place
                 && own.is_none_or(|own: Port| own.real_port == other.real_port)
             {
                 // The kernel says whether it still lives, and would share its port.
                 own = Some(other);
-            } else if self.is_excluded_by(context, socket, kind, &other)? {
+            } else if self.is_excluded_by(context, socket, &other)? {
                 return Err(Errno::EADDRINUSE);
             }
         }
@@ -234,24 +245,23 @@ impl Wanted<'_> {
     fn is_excluded_by<N: Backend>(
         &self,
         context: &mut CallContext<'_, N>,
-        socket: HostFd,
-        kind: &SocketKind,
+        socket: Socket,
         other: &Port,
     ) -> Result<bool> {
-        if context.backend.socket_name(socket, false)?.port() != 0 {
+        if context.backend.socket_name(socket.fd, false)?.port() != 0 {
             return Err(Errno::EINVAL);
         }
-        if !self.lives(context, (socket, kind), other)? {
+        if !self.lives(context, socket, other)? {
             return Ok(false);
         }
-        Ok(is_refused(context, (socket, kind), other, true)?)
+        Ok(is_refused(context, socket, other, true)?)
     }
 
     /// Whether the socket of an entry lives; for one that does not listen, whether it may.
     fn lives<N: Backend>(
         &self,
         context: &mut CallContext<'_, N>,
-        (socket, kind): (HostFd, &SocketKind),
+        socket: Socket,
         other: &Port,
     ) -> Result<bool> {
         match diag::find(context.backend, other, None) {
@@ -268,7 +278,7 @@ impl Wanted<'_> {
         if last.is_some_and(|last| last.cookie != other.cookie) {
             return Ok(false);
         }
-        is_refused(context, (socket, kind), other, false)
+        is_refused(context, socket, other, false)
     }
 
     /// Whether the real port that was tried is in use by something else than sockets of the same
@@ -319,40 +329,42 @@ impl Wanted<'_> {
     fn publish<N: Backend>(
         &self,
         context: &mut CallContext<'_, N>,
-        (socket, kind): (HostFd, &SocketKind),
+        socket: Socket,
         (place, address, port): (Ipv4Addr, Ipv4Addr, u16),
     ) -> Result<()> {
         let all = address.is_unspecified();
-        let target: SocketAddr = match (all, kind.six) {
+        let target: SocketAddr = match (all, socket.six) {
             (true, true) => (Ipv6Addr::UNSPECIFIED, port).into(),
             (_, six) => in_family(address, port, six),
         };
         if !all {
-            allow_mapped(context, socket, kind)?;
+            allow_mapped(context, socket)?;
         }
-        context.backend.bind_socket(socket, target)?;
+        context.backend.bind_socket(socket.fd, target)?;
         let real = if all { place } else { address };
-        self.note(context, (socket, kind), (real, port))
+        self.note(context, socket, (real, port))
     }
 
     /// Notes a socket that the kernel has bound.
     fn note<N: Backend>(
         &self,
         context: &mut CallContext<'_, N>,
-        (socket, kind): (HostFd, &SocketKind),
+        socket: Socket,
         (real, real_port): (Ipv4Addr, u16),
     ) -> Result<()> {
         let (table, slot) = (self.network.table, self.network.slot);
         let ports = table.ports();
         let place = Place { at: table.owner(real).map(|owner| owner.1), port: real_port };
-        let entry = Port { group: kind.shares_port, ..self.entry(real, real_port, kind.cookie) };
+        let cookie = context.backend.socket_cookie(socket.fd)?;
+        let group = context.backend.socket_option(socket.fd, SocketOption::SharePort)?;
+        let entry = Port { group, ..self.entry(real, real_port, cookie) };
         if entry.port != real_port || ports.virtual_port(slot, self.protocol, place).is_some() {
             ports.set_virtual_port(slot, self.protocol, place, entry.port);
         }
         let noted = ports.insert(slot, &entry, |other| {
             other.protocol == self.protocol
                 && diag::find(context.backend, other, None).is_none()
-                && is_refused(context, (socket, kind), other, false) == Ok(false)
+                && is_refused(context, socket, other, false) == Ok(false)
         });
         // The socket is bound, and nobody would find it.
         if noted { Ok(()) } else { Err(Errno::ENOBUFS) }
@@ -396,13 +408,13 @@ pub(super) fn serves(family: Family, address: Ipv4Addr) -> bool {
 /// that shares its address or port as this one does.
 fn is_refused<N: Backend>(
     context: &mut CallContext<'_, N>,
-    (socket, kind): (HostFd, &SocketKind),
+    socket: Socket,
     port: &Port,
     shared: bool,
 ) -> Result<bool> {
-    let twin = context.backend.twin_socket(socket, shared)?;
+    let twin = context.backend.twin_socket(socket.fd, shared)?;
     let _ = context.backend.set_socket_option(twin, SocketOption::OnlySix, false);
-    let address = in_family(port.real, port.real_port, kind.six);
+    let address = in_family(port.real, port.real_port, socket.six);
     let tried = context.backend.bind_socket(twin, address);
     context.backend.close_twin(twin);
     Ok(tried == Err(Errno::EADDRINUSE))
@@ -423,5 +435,5 @@ pub(super) fn find<N: Backend>(
         .find(slot, protocol, port)
         .filter(|one| one.address.is_unspecified() && serves(one.family, address));
     let mut all = exact.chain(any);
-    all.find(|one| alive(context, network, one, from))
+    all.find(|one| alive(context, network, (slot, one), from))
 }

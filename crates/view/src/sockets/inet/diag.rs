@@ -17,6 +17,8 @@ const HEADER: usize = 16;
 const ASKED: usize = 56;
 /// `INET_DIAG_NOCOOKIE`.
 const NO_COOKIE: [u8; 8] = [0xff; 8];
+/// `TCP_ESTABLISHED`, which a connected socket of UDP is, too.
+const ESTABLISHED: u8 = 1;
 /// `LOOPBACK_IFINDEX`.
 const LOOPBACK: u32 = 1;
 /// Offsets in `struct inet_diag_sockid`, which lies 8 bytes into the request and 4 into the answer.
@@ -43,6 +45,8 @@ pub(super) struct Found {
     pub(super) address: Ipv4Addr,
     /// The user who made it.
     pub(super) uid: u32,
+    /// It takes what comes from anywhere, not from one place only.
+    pub(super) open: bool,
 }
 
 /// Finds the socket that gets what is sent to the place of an entry: of TCP one that listens, of UDP
@@ -91,5 +95,6 @@ pub(super) fn find(
         address: answer[address..].first_chunk::<4>().map(|bytes| (*bytes).into())?,
         cookie: u64::from(word(cookie)?) | u64::from(word(cookie + 4)?) << 32,
         uid: word(TOLD_UID)?,
+        open: answer[HEADER + 1] != ESTABLISHED,
     })
 }

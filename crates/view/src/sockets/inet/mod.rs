@@ -30,7 +30,7 @@ use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, HostFd};
 use crate::sockets::host::SocketKind;
-use abi::network::{Port, Published, Slot, Table, Use};
+use abi::network::{Port, Protocol, Published, Slot, Table, Use};
 pub use address::{LONGEST, SHORTEST, given, specify, spell};
 pub(super) use binding::{bind, listen};
 use core::net::Ipv4Addr;
@@ -91,38 +91,64 @@ impl Network<'_> {
 /// cannot bind.
 const NOBODY: u16 = 1;
 
+/// A socket of the guest's, while a call is decided.
+#[derive(Debug, Clone, Copy)]
+struct Socket {
+    fd: HostFd,
+    /// `None` for another one than TCP and UDP.
+    protocol: Option<Protocol>,
+    /// Its family is `AF_INET6`.
+    six: bool,
+}
+
 /// Calls with the socket behind a descriptor of the guest; `None` if that is of another family.
 fn with_socket<N: Backend, T>(
     context: &mut CallContext<'_, N>,
     descriptor: u64,
-    call: impl FnOnce(&mut CallContext<'_, N>, HostFd, &SocketKind) -> Result<T>,
+    call: impl FnOnce(&mut CallContext<'_, N>, Socket) -> Result<T>,
 ) -> Result<Option<T>> {
-    let socket = context.backend.hold_socket(descriptor as u32 as i32)?;
-    let result = match context.backend.socket_kind(socket) {
-        Ok(kind) => call(context, socket, &kind).map(Some),
+    let fd = context.backend.hold_socket(descriptor as u32 as i32)?;
+    let result = match context.backend.socket_kind(fd) {
+        Ok(SocketKind { protocol, six }) => call(context, Socket { fd, protocol, six }).map(Some),
         Err(Errno::EAFNOSUPPORT) => Ok(None),
         Err(error) => Err(error),
     };
-    context.backend.release_socket(socket);
+    context.backend.release_socket(fd);
     result
 }
 
 /// Returns true if a descriptor of the guest is a socket of the internet.
 pub(super) fn is_its<N: Backend>(context: &mut CallContext<'_, N>, descriptor: u64) -> bool {
-    matches!(with_socket(context, descriptor, |_, _, _| Ok(())), Ok(Some(())))
+    matches!(with_socket(context, descriptor, |_, _| Ok(())), Ok(Some(())))
 }
 
+/// For so long (nanoseconds) a socket counts as living that was seen to live.
+const FRESH: u64 = 1_000_000;
+
 /// Returns true if the kernel finds the socket of an entry at its place, for who comes from there.
+///
+/// To ask costs a third of what a connection takes, so the answer is used again for a moment, if
+/// nothing else of the container has the port. If the socket ends in that moment, the kernel
+/// refuses who comes.
 fn alive<N: Backend>(
     context: &mut CallContext<'_, N>,
     network: &Network<'_>,
-    port: &Port,
+    (slot, port): (Slot, &Port),
     from: Option<(Ipv4Addr, u16)>,
 ) -> bool {
-    diag::find(context.backend, port, from).is_some_and(|found| {
-        // Of sockets that share a port the kernel shows any; another user's cannot be among them.
-        if port.group { found.uid == network.uid } else { found.cookie == port.cookie }
-    })
+    let (ports, now) = (network.table.ports(), context.backend.monotonic_time());
+    let is_only = || ports.find(slot, port.protocol, port.port).nth(1).is_none();
+    let seen = ports.seen(slot, port);
+    if seen != 0 && now.saturating_sub(seen) < FRESH && is_only() {
+        return true;
+    }
+    let Some(found) = diag::find(context.backend, port, from) else { return false };
+    // Of sockets that share a port the kernel shows any; another user's cannot be among them.
+    let is_it = if port.group { found.uid == network.uid } else { found.cookie == port.cookie };
+    if is_it && found.open {
+        ports.set_seen(slot, port, now);
+    }
+    is_it
 }
 
 /// The uses of a container's real addresses, by the guest's.

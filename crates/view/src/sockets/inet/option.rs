@@ -22,8 +22,8 @@ pub(in crate::sockets) fn option<N: Backend>(
     let mut answer = [0; LONGEST];
     let whole = match (level as u32, name as u32) {
         (SOL_SOCKET, SO_PEERNAME) => {
-            let name = with_socket(context, descriptor, |context, socket, _| {
-                context.backend.socket_name(socket, true)
+            let name = with_socket(context, descriptor, |context, socket| {
+                context.backend.socket_name(socket.fd, true)
             });
             let Some(real) = name.ok().flatten() else { return Ok(None) };
             let seen = shown(context, network, (descriptor, Role::Other), real);
@@ -31,8 +31,8 @@ pub(in crate::sockets) fn option<N: Backend>(
             spell(seen, &mut answer)
         }
         (IPPROTO_IPV6, IPV6_V6ONLY) => {
-            let only = with_socket(context, descriptor, |context, socket, kind| {
-                Ok(is_only_six(context, network, socket, kind))
+            let only = with_socket(context, descriptor, |context, socket| {
+                is_only_six(context, network, socket)
             });
             if only != Ok(Some(true)) {
                 return Ok(None);

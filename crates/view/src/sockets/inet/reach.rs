@@ -3,11 +3,11 @@
 use super::address::{Destination, in_family, narrow, old};
 use super::binding::{adopt, allow_mapped, everywhere, find, serves, unbound};
 use super::shown::is_only_six;
-use super::{NOBODY, Network, use_of, with_socket};
+use super::{NOBODY, Network, Socket, use_of, with_socket};
 use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Backend, HostFd};
-use crate::sockets::host::{SocketKind, SocketOption};
+use crate::guest::Backend;
+use crate::sockets::host::SocketOption;
 use abi::network::{Place, Port, Protocol, Slot, Use, Way, ports::LOOPBACK6};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -28,47 +28,54 @@ pub(in crate::sockets) fn reach<N: Backend>(
         }
         Destination::Outside => return Ok(None),
     };
-    let real = with_socket(context, descriptor, |context, socket, kind| {
-        let is_other = address.is_ipv6() != kind.six;
-        if is_other && (address.is_ipv6() || kind.protocol == Some(Protocol::Tcp)) {
+    let real = with_socket(context, descriptor, |context, socket| {
+        let is_other = address.is_ipv6() != socket.six;
+        if is_other && (address.is_ipv6() || socket.protocol == Some(Protocol::Tcp)) {
             // The kernel takes no other but for datagrams, which go to IPv4 from both.
             return Ok(None);
         }
         let six = address.is_ipv6();
         let there = network.table.real(slot, Use::Network);
-        let Some(protocol) = kind.protocol else {
+        let Some(protocol) = socket.protocol else {
             // For instance an echo request of ICMP.
             return Ok(Some(in_family(there, address.port(), six)));
         };
         if address.port() == 0 && protocol == Protocol::Udp && !connects {
             return Err(Errno::EINVAL);
         }
-        if address.is_ipv6() && wanted != LOOPBACK6 && is_only_six(context, network, socket, kind) {
+        if address.is_ipv6() && wanted != LOOPBACK6 && is_only_six(context, network, socket)? {
             return Err(Errno::ENETUNREACH);
         }
-        allow_mapped(context, socket, kind)?;
+        allow_mapped(context, socket)?;
         let target = Target { network, protocol, slot, address: wanted };
-        let mut source = target.source(context, (socket, kind))?;
+        let mut source = target.source(context, socket)?;
         source.wished = from.and_then(narrow);
         let from = (protocol == Protocol::Udp).then(|| source.place_of(&network));
         let found = find(context, &network, (slot, wanted), (protocol, address.port()), from);
         // A socket may connect to itself.
-        let own = source.entry.filter(|own| own.cookie == kind.cookie && target.is_served_by(own));
-        let found = found.or(own.filter(|own| own.port == address.port()));
+        let own = source.entry.filter(|own| own.port == address.port() && target.is_served_by(own));
+        let found = match (found, own) {
+            (None, Some(own)) => {
+                let cookie = context.backend.socket_cookie(socket.fd)?;
+                Some(own).filter(|own| own.cookie == cookie)
+            }
+            (found, _) => found,
+        };
         let nobody = if address.port() == 0 { 0 } else { NOBODY };
         let to = found.map_or((there, nobody), |found| (found.real, found.real_port));
         let is_plain = target.is_told_by(&source, found.as_ref());
         if protocol == Protocol::Tcp && source.port == 0 {
-            bind_source(context, network.real(source.at()), (socket, kind), is_plain);
+            bind_source(context, network.real(source.at()), socket, is_plain);
         }
         let (ports, at) = (network.table.ports(), source.at);
         if is_plain {
             ports.remove_way(network.slot, protocol, Place { at, port: source.port }, to);
         } else {
-            let port = context.backend.socket_name(socket, false)?.port();
+            let port = context.backend.socket_name(socket.fd, false)?.port();
             let (from, source) = (Place { at, port }, target.source_shown(&source));
             let way = Way { protocol, from, to, source, destination: wanted };
-            ports.insert_way(network.slot, &way, kind.cookie);
+            let cookie = context.backend.socket_cookie(socket.fd)?;
+            ports.insert_way(network.slot, &way, cookie);
         }
         Ok(Some(in_family(to.0, to.1, six)))
     })?;
@@ -125,21 +132,21 @@ impl Target<'_> {
     fn source<N: Backend>(
         &self,
         context: &mut CallContext<'_, N>,
-        (socket, kind): (HostFd, &SocketKind),
+        socket: Socket,
     ) -> Result<Source> {
         let network = self.network;
-        let mut name = context.backend.socket_name(socket, false)?;
+        let mut name = context.backend.socket_name(socket.fd, false)?;
         if self.protocol == Protocol::Udp && old(name.ip()) == Some(Ipv4Addr::UNSPECIFIED) {
-            let (family, wild) = (unbound(kind), network.table.ports());
+            let (family, wild) = (unbound(context, socket)?, network.table.ports());
             match name.port() {
-                0 => everywhere(context, network, (socket, kind), family)?,
+                0 => everywhere(context, network, socket, family)?,
                 // The kernel has bound it, for a call that then failed, or to send to other hosts.
                 port if wild.owner_of_wild(self.protocol, port) != Some(network.slot) => {
-                    adopt(context, network, (socket, kind), (family, port))?;
+                    adopt(context, network, socket, (family, port))?;
                 }
                 _ => {}
             }
-            name = context.backend.socket_name(socket, false)?;
+            name = context.backend.socket_name(socket.fd, false)?;
         }
         if name.port() == 0 {
             let at = if self.is_own() { use_of(self.address) } else { Use::Network };
@@ -152,7 +159,11 @@ impl Target<'_> {
         let place = Place { at, port: name.port() };
         let real = at.map_or(Ipv4Addr::LOCALHOST, |at| network.real(at));
         let ports = network.table.ports();
-        let entry = ports.at(network.slot, self.protocol, (place, real), Some(kind.cookie));
+        let mut entry = ports.at(network.slot, self.protocol, (place, real), None);
+        if entry.is_some() {
+            let cookie = context.backend.socket_cookie(socket.fd)?;
+            entry = ports.at(network.slot, self.protocol, (place, real), Some(cookie));
+        }
         let source = Source { at, port: name.port(), entry, wished: None };
         self.check(&source)?;
         Ok(source)
@@ -209,13 +220,13 @@ impl Target<'_> {
 fn bind_source<N: Backend>(
     context: &mut CallContext<'_, N>,
     real: Ipv4Addr,
-    (socket, kind): (HostFd, &SocketKind),
+    socket: Socket,
     without_port: bool,
 ) {
     if without_port {
         // Kernels before 4.2 do not know it, and choose the port now.
         let option = SocketOption::BindWithoutPort;
-        let _ = context.backend.set_socket_option(socket, option, true);
+        let _ = context.backend.set_socket_option(socket.fd, option, true);
     }
-    let _ = context.backend.bind_socket(socket, in_family(real, 0, kind.six));
+    let _ = context.backend.bind_socket(socket.fd, in_family(real, 0, socket.six));
 }

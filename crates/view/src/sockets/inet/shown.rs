@@ -1,10 +1,10 @@
 //! Addresses that the kernel returns.
 
 use super::address::{in_family, old};
-use super::{Network, with_socket};
+use super::{Network, Socket, binding, with_socket};
 use crate::CallContext;
-use crate::guest::{Backend, HostFd};
-use crate::sockets::host::SocketKind;
+use crate::errno::Result;
+use crate::guest::Backend;
 use abi::network::{Family, Place, Port, Protocol, Slot, Use, ports::LOOPBACK6};
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -50,8 +50,9 @@ pub(super) fn destination<N: Backend>(
     (real, sender): (Ipv4Addr, Option<SocketAddr>),
 ) -> Option<Ipv4Addr> {
     let (mine, protocol) = (network.slot, Protocol::Udp);
-    let asked = with_socket(context, descriptor, |context, socket, kind| {
-        Ok((context.backend.socket_name(socket, false)?.port(), kind.cookie))
+    let asked = with_socket(context, descriptor, |context, socket| {
+        let port = context.backend.socket_name(socket.fd, false)?.port();
+        Ok((port, context.backend.socket_cookie(socket.fd)?))
     });
     let (port, cookie) = asked.ok()??;
     let own = End::of(&network, (real, port).into())?;
@@ -90,13 +91,19 @@ pub(super) fn offender(network: &Network<'_>, real: SocketAddr) -> Option<Socket
 pub(super) fn is_only_six<N: Backend>(
     context: &mut CallContext<'_, N>,
     network: Network<'_>,
-    socket: HostFd,
-    kind: &SocketKind,
-) -> bool {
-    let Ok(name) = context.backend.socket_name(socket, false) else { return kind.only_six };
-    let end = End::of(&network, name).zip(kind.protocol);
-    let port = end.and_then(|(end, protocol)| noted(&network, end, protocol, kind.cookie));
-    kind.only_six || port.is_some_and(|port| kind.six && port.family == Family::V6)
+    socket: Socket,
+) -> Result<bool> {
+    let only_six = binding::is_only_six(context, socket)?;
+    if only_six || !socket.six {
+        return Ok(only_six);
+    }
+    let name = context.backend.socket_name(socket.fd, false)?;
+    let Some((end, protocol)) = End::of(&network, name).zip(socket.protocol) else {
+        return Ok(false);
+    };
+    let cookie = context.backend.socket_cookie(socket.fd)?;
+    let port = noted(&network, end, protocol, cookie);
+    Ok(port.is_some_and(|port| port.family == Family::V6))
 }
 
 /// What was noted of a socket of the container whose own end this is.
@@ -171,9 +178,10 @@ type Sight = (Ipv4Addr, u16, Option<Family>);
 
 impl Seen<'_> {
     fn ask<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Asked> {
-        with_socket(context, self.descriptor, |context, socket, kind| {
-            let opposite = context.backend.socket_name(socket, self.role == Role::Own).ok();
-            Ok(Asked { protocol: kind.protocol, cookie: kind.cookie, opposite })
+        with_socket(context, self.descriptor, |context, socket| {
+            let opposite = context.backend.socket_name(socket.fd, self.role == Role::Own).ok();
+            let cookie = context.backend.socket_cookie(socket.fd)?;
+            Ok(Asked { protocol: socket.protocol, cookie, opposite })
         })
         .ok()?
     }
