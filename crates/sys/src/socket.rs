@@ -45,3 +45,9 @@ pub fn peer_name(socket: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     unsafe { raw::call(__NR_getsockopt, arguments) }?;
     Ok(length as usize)
 }
+
+/// The processor's time stamp counter.
+pub fn ticks() -> u64 {
+    // SAFETY: every processor of this architecture has the instruction.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}

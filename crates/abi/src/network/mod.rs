@@ -32,7 +32,7 @@ pub use members::{Membership, Published, Slot};
 pub use ports::{Family, Place, Port, Protocol, Way};
 
 /// First word of the file. The last digits count versions of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"CorNet01");
+const MAGIC: u64 = u64::from_le_bytes(*b"CorNet02");
 const WORD: usize = 8;
 const PAGE_WORDS: usize = 4096 / WORD;
 
@@ -60,9 +60,10 @@ const MEMBERS: Range<usize> = after(PAGE_WORDS, SLOTS * members::ROW);
 const DIRECTORY: Range<usize> = after(MEMBERS.end, members::DIRECTORY);
 const PORTS: Range<usize> = after(DIRECTORY.end, ports::WORDS);
 const ALIASES: Range<usize> = after(PORTS.end, ports::ALIASES);
+const WILDS: Range<usize> = after(ALIASES.end, ports::WILDS);
 
 /// Size of the file in bytes: a multiple of a page.
-pub const SIZE: usize = ALIASES.end * WORD;
+pub const SIZE: usize = WILDS.end * WORD;
 
 const fn after(start: usize, words: usize) -> Range<usize> {
     start..start + words.next_multiple_of(PAGE_WORDS)
@@ -168,6 +169,7 @@ impl<'a> Table<'a> {
             words: &self.words[PORTS],
             aliases: &self.words[ALIASES],
             clock: &self.words[header::CLOCK],
+            wild: &self.words[WILDS],
         }
     }
 }

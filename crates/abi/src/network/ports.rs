@@ -27,6 +27,7 @@ pub(super) const WORDS: usize = ENTRIES * ENTRY;
 pub const NEAR: usize = 16;
 pub(super) const ALIASES: usize = 1 << 14;
 const NEAR_ALIASES: usize = 8;
+pub(super) const WILDS: usize = 1 << 13;
 
 const KEY: usize = 0;
 const ADDRESSES: usize = 1;
@@ -197,6 +198,8 @@ pub struct Ports<'a> {
     pub(super) aliases: &'a [AtomicU64],
     /// Counts what is noted.
     pub(super) clock: &'a AtomicU64,
+    /// Sockets of datagrams that are bound to all of the host's addresses: cookie and port.
+    pub(super) wild: &'a [AtomicU64],
 }
 
 impl<'a> Ports<'a> {
@@ -299,6 +302,12 @@ impl<'a> Ports<'a> {
         self.noted(slot, protocol, at).max_by_key(|one| (own(one), one.1)).map(|one| one.0)
     }
 
+    /// Returns true if more than one was noted at a real place: sockets that share it, or such as
+    /// have ended.
+    pub fn is_shared(&self, slot: Slot, protocol: Protocol, at: (Place, Ipv4Addr)) -> bool {
+        self.noted(slot, protocol, at).nth(1).is_some()
+    }
+
     fn entry_of(&self, slot: Slot, port: &Port) -> Option<&'a [AtomicU64; ENTRY]> {
         let key = port.key(slot);
         self.near(key & START).find(|entry| {
@@ -307,7 +316,7 @@ impl<'a> Ports<'a> {
         })
     }
 
-    /// When the socket of an entry was last seen to live (`CLOCK_MONOTONIC`, nanoseconds);
+    /// When the socket of an entry was last seen to live (ticks of the processor);
     /// 0 if it was not.
     pub fn seen(&self, slot: Slot, port: &Port) -> u64 {
         self.entry_of(slot, port).map_or(0, |entry| entry[SEEN].load(Ordering::Relaxed))
@@ -415,6 +424,27 @@ impl<'a> Ports<'a> {
     /// Notes it.
     pub fn set_virtual_port(&self, slot: Slot, protocol: Protocol, place: Place, port: u16) {
         self.set_alias(start_at(slot, protocol, place), port);
+    }
+
+    /// The port of a socket of datagrams that is bound to it at all of the host's addresses.
+    pub fn wild_port(&self, cookie: u64) -> Option<u16> {
+        let [key, port] = self.wild_of(cookie);
+        let found = (key.load(Ordering::Acquire) == cookie).then(|| port.load(Ordering::Acquire));
+        // Another socket may have taken the place meanwhile.
+        found.filter(|_| key.load(Ordering::Acquire) == cookie).map(|port| port as u16)
+    }
+
+    /// Notes it. A hint: another socket may take its place.
+    pub fn set_wild_port(&self, cookie: u64, port: u16) {
+        let [key, place] = self.wild_of(cookie);
+        key.store(0, Ordering::Release);
+        place.store(port.into(), Ordering::Release);
+        key.store(cookie, Ordering::Release);
+    }
+
+    fn wild_of(&self, cookie: u64) -> &'a [AtomicU64; 2] {
+        let places = self.wild.as_chunks::<2>().0;
+        &places[crate::shared::hash(&cookie.to_le_bytes(), 3) as usize % places.len()]
     }
 
     /// The container with a socket that is bound to this port of all of the host's addresses.

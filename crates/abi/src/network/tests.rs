@@ -182,6 +182,19 @@ fn ports_are_found_by_container_protocol_and_number() {
 }
 
 #[test]
+fn cookies_lead_to_ports() {
+    let words = memory();
+    let ports = Table::create(&words, BASE).unwrap().ports();
+    assert_eq!(ports.wild_port(7), None);
+    ports.set_wild_port(7, 40_000);
+    assert_eq!((ports.wild_port(7), ports.wild_port(8)), (Some(40_000), None));
+    for cookie in 1..100_000 {
+        ports.set_wild_port(cookie, cookie as u16);
+        assert_eq!(ports.wild_port(cookie), Some(cookie as u16));
+    }
+}
+
+#[test]
 fn places_lead_to_sockets() {
     let words = memory();
     let ports = Table::create(&words, BASE).unwrap().ports();

@@ -28,6 +28,14 @@ fn option(socket: HostFd, level: u32, name: u32) -> Result<u32> {
     Ok(value)
 }
 
+fn protocol(socket: HostFd) -> Result<Option<Protocol>> {
+    Ok(match option(socket, net::SOL_SOCKET, net::SO_PROTOCOL)? {
+        IPPROTO_TCP => Some(Protocol::Tcp),
+        IPPROTO_UDP => Some(Protocol::Udp),
+        _ => None,
+    })
+}
+
 const fn number(option: SocketOption) -> (u32, u32) {
     match option {
         SocketOption::OnlySix => (IPPROTO_IPV6, IPV6_V6ONLY),
@@ -63,18 +71,8 @@ impl Sockets for Backend<'_> {
     fn release_socket(&mut self, _socket: HostFd) {}
 
     fn socket_kind(&mut self, socket: HostFd) -> Result<SocketKind> {
-        let family = option(socket, net::SOL_SOCKET, net::SO_DOMAIN)?;
-        let six = match family {
-            net::AF_INET => false,
-            net::AF_INET6 => true,
-            _ => return Err(Errno::EAFNOSUPPORT),
-        };
-        let protocol = match option(socket, net::SOL_SOCKET, net::SO_PROTOCOL)? {
-            IPPROTO_TCP => Some(Protocol::Tcp),
-            IPPROTO_UDP => Some(Protocol::Udp),
-            _ => None,
-        };
-        Ok(SocketKind { protocol, six })
+        let name = self.socket_name(socket, false)?;
+        Ok(SocketKind { protocol: protocol(socket)?, name })
     }
 
     fn socket_cookie(&mut self, socket: HostFd) -> Result<u64> {
@@ -148,10 +146,12 @@ impl Sockets for Backend<'_> {
         answered.map(|length| length as usize)
     }
 
-    fn monotonic_time(&mut self) -> u64 {
-        let mut time = raw::__kernel_timespec { tv_sec: 0, tv_nsec: 0 };
-        let (clock, at) = (u64::from(raw::CLOCK_MONOTONIC), &raw mut time as u64);
-        let told = writes!(__NR_clock_gettime, clock, at);
-        told.map_or(0, |_| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    fn socket_protocol(&mut self, socket: HostFd) -> Result<Option<Protocol>> {
+        protocol(socket)
+    }
+
+    fn ticks(&mut self) -> u64 {
+        // SAFETY: every processor of this architecture has the instruction.
+        unsafe { core::arch::x86_64::_rdtsc() }
     }
 }

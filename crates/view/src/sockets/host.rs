@@ -10,8 +10,8 @@ use core::net::SocketAddr;
 pub struct SocketKind {
     /// Its protocol; `None` for one that is neither TCP nor UDP.
     pub protocol: Option<Protocol>,
-    /// Its family is `AF_INET6`, not `AF_INET`.
-    pub six: bool,
+    /// `getsockname`: an address of the socket's family.
+    pub name: SocketAddr,
 }
 
 /// An option of a socket that is on or off.
@@ -87,8 +87,14 @@ pub trait Sockets {
         let _ = (request, answer);
         Err(Errno::ENOSYS)
     }
-    /// `CLOCK_MONOTONIC` in nanoseconds.
-    fn monotonic_time(&mut self) -> u64 {
+    /// `SO_PROTOCOL` alone.
+    fn socket_protocol(&mut self, socket: HostFd) -> Result<Option<Protocol>> {
+        let _ = socket;
+        Err(Errno::ENOSYS)
+    }
+    /// The processor's clock (its time stamp counter, of which all processors of a machine have the
+    /// same): 1 to 5 ticks are a nanosecond. 0 where there is none.
+    fn ticks(&mut self) -> u64 {
         0
     }
 }

@@ -1,6 +1,7 @@
 //! Forwards the methods of [`view::Host`] to another implementation: [`DynBackend`], by which all
 //! backends of this crate share one compiled copy of the view, and the macros that it is made of.
 
+use abi::network::Protocol;
 use std::net::SocketAddr;
 use view::HostFd;
 use view::Task;
@@ -141,7 +142,8 @@ impl Sockets for DynBackend<'_> {
         fn twin_socket(socket: HostFd, reuse: bool) -> Result<HostFd>;
         fn close_twin(twin: HostFd);
         fn ask_sockets(request: &[u8], answer: &mut [u8]) -> Result<usize>;
-        fn monotonic_time() -> u64;
+        fn socket_protocol(socket: HostFd) -> Result<Option<Protocol>>;
+        fn ticks() -> u64;
     }
 }
 

@@ -43,6 +43,14 @@ fn address(any: SocketAddrAny) -> rustix::io::Result<SocketAddr> {
     SocketAddr::try_from(any).map_err(|_| Raw::AFNOSUPPORT)
 }
 
+fn protocol(socket: BorrowedFd<'_>) -> rustix::io::Result<Option<Protocol>> {
+    Ok(match sockopt::socket_protocol(socket)? {
+        Some(ipproto::TCP) => Some(Protocol::Tcp),
+        Some(ipproto::UDP) => Some(Protocol::Udp),
+        _ => None,
+    })
+}
+
 impl<H> Sockets for Backend<'_, H> {
     fn hold_socket(&mut self, descriptor: i32) -> Result<HostFd> {
         let copy = self.descriptor(descriptor).ok_or(Errno::EBADF)?;
@@ -58,17 +66,8 @@ impl<H> Sockets for Backend<'_, H> {
 
     fn socket_kind(&mut self, socket: HostFd) -> Result<SocketKind> {
         self.with_socket(socket, |socket| {
-            let six = match sockopt::socket_domain(socket)? {
-                AddressFamily::INET => false,
-                AddressFamily::INET6 => true,
-                _ => return Err(Raw::AFNOSUPPORT),
-            };
-            let protocol = match sockopt::socket_protocol(socket)? {
-                Some(ipproto::TCP) => Some(Protocol::Tcp),
-                Some(ipproto::UDP) => Some(Protocol::Udp),
-                _ => None,
-            };
-            Ok(SocketKind { protocol, six })
+            let name = address(getsockname(socket)?)?;
+            Ok(SocketKind { protocol: protocol(socket)?, name })
         })
     }
 
@@ -141,8 +140,11 @@ impl<H> Sockets for Backend<'_, H> {
         ask().map_err(errno)
     }
 
-    fn monotonic_time(&mut self) -> u64 {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    fn socket_protocol(&mut self, socket: HostFd) -> Result<Option<Protocol>> {
+        self.with_socket(socket, protocol)
+    }
+
+    fn ticks(&mut self) -> u64 {
+        sys::socket::ticks()
     }
 }

@@ -62,7 +62,7 @@ pub(in crate::sockets) fn listen<N: Backend>(
     descriptor: u64,
 ) -> Result<()> {
     let done = with_socket(context, descriptor, |context, socket| {
-        let is_bound = context.backend.socket_name(socket.fd, false)?.port() != 0;
+        let is_bound = socket.name.port() != 0;
         let Some(protocol) = socket.protocol.filter(|protocol| *protocol == Protocol::Tcp) else {
             return Ok(());
         };
@@ -123,6 +123,8 @@ pub(super) fn adopt<N: Backend>(
     network.table.ports().set_owner_of_wild(Protocol::Udp, port, network.slot);
     let address = Ipv4Addr::UNSPECIFIED;
     let wanted = Wanted { network, protocol: Protocol::Udp, family, address, port };
+    let cookie = context.backend.socket_cookie(socket.fd)?;
+    network.table.ports().set_wild_port(cookie, port);
     // What is sent to the host's own loopback has this source.
     wanted.note(context, socket, (Ipv4Addr::LOCALHOST, port))
 }
@@ -248,7 +250,7 @@ impl Wanted<'_> {
         socket: Socket,
         other: &Port,
     ) -> Result<bool> {
-        if context.backend.socket_name(socket.fd, false)?.port() != 0 {
+        if socket.name.port() != 0 {
             return Err(Errno::EINVAL);
         }
         if !self.lives(context, socket, other)? {

@@ -34,9 +34,7 @@ pub(in crate::sockets) fn taken_source<N: Backend>(
     if !matches!(kind, INFO | INFO6) {
         return None;
     }
-    let name = with_socket(context, descriptor, |context, socket| {
-        context.backend.socket_name(socket.fd, false)
-    });
+    let name = with_socket(context, descriptor, |_, socket| Ok(socket.name));
     let real = old(name.ok()??.ip())?;
     let bytes = &mut context.buffers.input;
     let address = if kind == INFO {

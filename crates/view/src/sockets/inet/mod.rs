@@ -33,7 +33,7 @@ use crate::sockets::host::SocketKind;
 use abi::network::{Port, Protocol, Published, Slot, Table, Use};
 pub use address::{LONGEST, SHORTEST, given, specify, spell};
 pub(super) use binding::{bind, listen};
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, SocketAddr};
 pub(super) use info::{LONGEST_INFO, taken_source, translate};
 pub(super) use option::option;
 pub(super) use reach::reach;
@@ -97,6 +97,8 @@ struct Socket {
     fd: HostFd,
     /// `None` for another one than TCP and UDP.
     protocol: Option<Protocol>,
+    /// What it is bound to now, as the kernel has it.
+    name: SocketAddr,
     /// Its family is `AF_INET6`.
     six: bool,
 }
@@ -109,7 +111,9 @@ fn with_socket<N: Backend, T>(
 ) -> Result<Option<T>> {
     let fd = context.backend.hold_socket(descriptor as u32 as i32)?;
     let result = match context.backend.socket_kind(fd) {
-        Ok(SocketKind { protocol, six }) => call(context, Socket { fd, protocol, six }).map(Some),
+        Ok(SocketKind { protocol, name }) => {
+            call(context, Socket { fd, protocol, name, six: name.is_ipv6() }).map(Some)
+        }
         Err(Errno::EAFNOSUPPORT) => Ok(None),
         Err(error) => Err(error),
     };
@@ -122,8 +126,11 @@ pub(super) fn is_its<N: Backend>(context: &mut CallContext<'_, N>, descriptor: u
     matches!(with_socket(context, descriptor, |_, _| Ok(())), Ok(Some(())))
 }
 
-/// For so long (nanoseconds) a socket counts as living that was seen to live.
-const FRESH: u64 = 1_000_000;
+/// For so long a socket counts as living that was seen to live: [`Sockets::ticks`], a millisecond at
+/// most.
+///
+/// [`Sockets::ticks`]: crate::sockets::host::Sockets::ticks
+const FRESH: u64 = 1 << 20;
 
 /// Returns true if the kernel finds the socket of an entry at its place, for who comes from there.
 ///
@@ -136,10 +143,10 @@ fn alive<N: Backend>(
     (slot, port): (Slot, &Port),
     from: Option<(Ipv4Addr, u16)>,
 ) -> bool {
-    let (ports, now) = (network.table.ports(), context.backend.monotonic_time());
+    let (ports, now) = (network.table.ports(), context.backend.ticks());
     let is_only = || ports.find(slot, port.protocol, port.port).nth(1).is_none();
     let seen = ports.seen(slot, port);
-    if seen != 0 && now.saturating_sub(seen) < FRESH && is_only() {
+    if seen != 0 && now.wrapping_sub(seen) < FRESH && is_only() {
         return true;
     }
     let Some(found) = diag::find(context.backend, port, from) else { return false };

@@ -6,7 +6,7 @@ use super::shown::is_only_six;
 use super::{NOBODY, Network, Socket, use_of, with_socket};
 use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::Backend;
+use crate::guest::{Backend, HostFd};
 use crate::sockets::host::SocketOption;
 use abi::network::{Place, Port, Protocol, Slot, Use, Way, ports::LOOPBACK6};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -28,58 +28,57 @@ pub(in crate::sockets) fn reach<N: Backend>(
         }
         Destination::Outside => return Ok(None),
     };
+    let port = address.port();
+    let target = |protocol| Target { network, protocol, slot, address: wanted, port };
+    let from = from.and_then(narrow);
+    if let (false, Some(to)) =
+        (address.is_ipv6(), at_once(context, &target, (descriptor, connects), from)?)
+    {
+        return Ok(Some(to.into()));
+    }
     let real = with_socket(context, descriptor, |context, socket| {
-        let is_other = address.is_ipv6() != socket.six;
-        if is_other && (address.is_ipv6() || socket.protocol == Some(Protocol::Tcp)) {
+        let (six, is_other) = (address.is_ipv6(), address.is_ipv6() != socket.six);
+        if is_other && (six || socket.protocol == Some(Protocol::Tcp)) {
             // The kernel takes no other but for datagrams, which go to IPv4 from both.
             return Ok(None);
         }
-        let six = address.is_ipv6();
-        let there = network.table.real(slot, Use::Network);
         let Some(protocol) = socket.protocol else {
             // For instance an echo request of ICMP.
-            return Ok(Some(in_family(there, address.port(), six)));
+            let there = network.table.real(slot, Use::Network);
+            return Ok(Some(in_family(there, port, six)));
         };
-        if address.port() == 0 && protocol == Protocol::Udp && !connects {
+        if port == 0 && protocol == Protocol::Udp && !connects {
             return Err(Errno::EINVAL);
         }
-        if address.is_ipv6() && wanted != LOOPBACK6 && is_only_six(context, network, socket)? {
+        if six && wanted != LOOPBACK6 && is_only_six(context, network, socket)? {
             return Err(Errno::ENETUNREACH);
         }
         allow_mapped(context, socket)?;
-        let target = Target { network, protocol, slot, address: wanted };
-        let mut source = target.source(context, socket)?;
-        source.wished = from.and_then(narrow);
-        let from = (protocol == Protocol::Udp).then(|| source.place_of(&network));
-        let found = find(context, &network, (slot, wanted), (protocol, address.port()), from);
-        // A socket may connect to itself.
-        let own = source.entry.filter(|own| own.port == address.port() && target.is_served_by(own));
-        let found = match (found, own) {
-            (None, Some(own)) => {
-                let cookie = context.backend.socket_cookie(socket.fd)?;
-                Some(own).filter(|own| own.cookie == cookie)
-            }
-            (found, _) => found,
-        };
-        let nobody = if address.port() == 0 { 0 } else { NOBODY };
-        let to = found.map_or((there, nobody), |found| (found.real, found.real_port));
-        let is_plain = target.is_told_by(&source, found.as_ref());
-        if protocol == Protocol::Tcp && source.port == 0 {
-            bind_source(context, network.real(source.at()), socket, is_plain);
-        }
-        let (ports, at) = (network.table.ports(), source.at);
-        if is_plain {
-            ports.remove_way(network.slot, protocol, Place { at, port: source.port }, to);
-        } else {
-            let port = context.backend.socket_name(socket.fd, false)?.port();
-            let (from, source) = (Place { at, port }, target.source_shown(&source));
-            let way = Way { protocol, from, to, source, destination: wanted };
-            let cookie = context.backend.socket_cookie(socket.fd)?;
-            ports.insert_way(network.slot, &way, cookie);
-        }
-        Ok(Some(in_family(to.0, to.1, six)))
+        let target = target(protocol);
+        let source = Source { wished: from, ..target.source(context, socket)? };
+        let (to, port) = target.reach(context, socket, source)?;
+        Ok(Some(in_family(to, port, six)))
     })?;
     Ok(real.flatten())
+}
+
+/// The commonest cases, with fewer questions to the kernel: a datagram of a socket that is bound to
+/// all of the host's addresses, and a connection of one that is not bound. `None` for others.
+fn at_once<'n, N: Backend>(
+    context: &mut CallContext<'_, N>,
+    target: &impl Fn(Protocol) -> Target<'n>,
+    (descriptor, connects): (u64, bool),
+    from: Option<Ipv4Addr>,
+) -> Result<Option<(Ipv4Addr, u16)>> {
+    let fd = context.backend.hold_socket(descriptor as u32 as i32)?;
+    let to = if connects {
+        let is_tcp = context.backend.socket_protocol(fd) == Ok(Some(Protocol::Tcp));
+        is_tcp.then(|| target(Protocol::Tcp)).and_then(|target| target.connect(context, fd))
+    } else {
+        target(Protocol::Udp).send(context, fd, from)
+    };
+    context.backend.release_socket(fd);
+    Ok(to)
 }
 
 /// Who is to be reached.
@@ -89,6 +88,7 @@ struct Target<'n> {
     slot: Slot,
     /// In the table's form.
     address: Ipv4Addr,
+    port: u16,
 }
 
 /// Where a socket sends from.
@@ -125,7 +125,101 @@ impl Target<'_> {
 
     fn is_served_by(&self, own: &Port) -> bool {
         let any = own.address.is_unspecified() && serves(own.family, self.address);
-        self.is_own() && (own.address == self.address || any)
+        self.is_own() && own.port == self.port && (own.address == self.address || any)
+    }
+
+    /// Finds what is to be reached.
+    fn find<N: Backend>(&self, context: &mut CallContext<'_, N>, source: &Source) -> Option<Port> {
+        let from = source.place_of(&self.network);
+        let from = Some(from).filter(|_| self.protocol == Protocol::Udp);
+        let (there, what) = ((self.slot, self.address), (self.protocol, self.port));
+        find(context, &self.network, there, what, from)
+    }
+
+    /// [`at_once`] for a connection.
+    fn connect<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        fd: HostFd,
+    ) -> Option<(Ipv4Addr, u16)> {
+        let source = self.unbound();
+        let found = self.find(context, &source)?;
+        if !self.is_told_by(&source, Some(&found)) {
+            return None;
+        }
+        // The kernel refuses one that is bound, or of the other family.
+        let real = self.network.real(source.at());
+        bind_source(context, (real, false), fd, true).ok()?;
+        Some((found.real, found.real_port))
+    }
+
+    /// [`at_once`] for a datagram.
+    fn send<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        fd: HostFd,
+        wished: Option<Ipv4Addr>,
+    ) -> Option<(Ipv4Addr, u16)> {
+        let cookie = context.backend.socket_cookie(fd).ok()?;
+        let port = self.network.table.ports().wild_port(cookie)?;
+        let source = Source { at: None, port, entry: None, wished };
+        let found = self.find(context, &source)?;
+        let to = (found.real, found.real_port);
+        self.tell(&source, to, Some(&found), cookie);
+        Some(to)
+    }
+
+    /// The real address and port; those of nobody if nobody is there. Binds the socket if it is not
+    /// bound.
+    fn reach<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        socket: Socket,
+        mut source: Source,
+    ) -> Result<(Ipv4Addr, u16)> {
+        let mut found = self.find(context, &source);
+        if found.is_none()
+            && let Some(own) = source.entry.filter(|own| self.is_served_by(own))
+        {
+            // A socket may connect to itself.
+            let cookie = context.backend.socket_cookie(socket.fd)?;
+            found = Some(own).filter(|own| own.cookie == cookie);
+        }
+        let there = self.network.table.real(self.slot, Use::Network);
+        let nobody = if self.port == 0 { 0 } else { NOBODY };
+        let to = found.map_or((there, nobody), |found| (found.real, found.real_port));
+        if source.port == 0 {
+            let real = self.network.real(source.at());
+            let is_told = self.is_told_by(&source, found.as_ref());
+            let _ = bind_source(context, (real, socket.six), socket.fd, is_told);
+            if !is_told {
+                source.port = context.backend.socket_name(socket.fd, false)?.port();
+            }
+        }
+        let cookie = match source.entry {
+            Some(entry) => entry.cookie,
+            None => context.backend.socket_cookie(socket.fd)?,
+        };
+        self.tell(&source, to, found.as_ref(), cookie);
+        Ok(to)
+    }
+
+    /// Notes the way, if the real addresses do not tell it.
+    fn tell(&self, source: &Source, to: (Ipv4Addr, u16), found: Option<&Port>, cookie: u64) {
+        let (network, protocol) = (self.network, self.protocol);
+        let (ports, from) = (network.table.ports(), Place { at: source.at, port: source.port });
+        if self.is_told_by(source, found) {
+            return ports.remove_way(network.slot, protocol, from, to);
+        }
+        let (shown, destination) = (self.source_shown(source), self.address);
+        let way = Way { protocol, from, to, source: shown, destination };
+        ports.insert_way(network.slot, &way, cookie);
+    }
+
+    /// Where a socket will send from that is not bound.
+    fn unbound(&self) -> Source {
+        let at = if self.is_own() { use_of(self.address) } else { Use::Network };
+        Source { at: Some(at), port: 0, entry: None, wished: None }
     }
 
     /// Where the socket sends from. One of datagrams that is not bound is bound now.
@@ -135,22 +229,24 @@ impl Target<'_> {
         socket: Socket,
     ) -> Result<Source> {
         let network = self.network;
-        let mut name = context.backend.socket_name(socket.fd, false)?;
+        let (mut name, ports) = (socket.name, network.table.ports());
         if self.protocol == Protocol::Udp && old(name.ip()) == Some(Ipv4Addr::UNSPECIFIED) {
-            let (family, wild) = (unbound(context, socket)?, network.table.ports());
             match name.port() {
-                0 => everywhere(context, network, socket, family)?,
+                0 => {
+                    let family = unbound(context, socket)?;
+                    everywhere(context, network, socket, family)?;
+                    name = context.backend.socket_name(socket.fd, false)?;
+                }
                 // The kernel has bound it, for a call that then failed, or to send to other hosts.
-                port if wild.owner_of_wild(self.protocol, port) != Some(network.slot) => {
+                port if ports.owner_of_wild(self.protocol, port) != Some(network.slot) => {
+                    let family = unbound(context, socket)?;
                     adopt(context, network, socket, (family, port))?;
                 }
                 _ => {}
             }
-            name = context.backend.socket_name(socket.fd, false)?;
         }
         if name.port() == 0 {
-            let at = if self.is_own() { use_of(self.address) } else { Use::Network };
-            return Ok(Source { at: Some(at), port: 0, entry: None, wished: None });
+            return Ok(self.unbound());
         }
         let real = old(name.ip()).unwrap_or(Ipv4Addr::UNSPECIFIED);
         let owner = network.table.owner(real).filter(|owner| owner.0 == network.slot);
@@ -158,9 +254,8 @@ impl Target<'_> {
         let at = if published { Some(Use::Network) } else { owner.map(|owner| owner.1) };
         let place = Place { at, port: name.port() };
         let real = at.map_or(Ipv4Addr::LOCALHOST, |at| network.real(at));
-        let ports = network.table.ports();
         let mut entry = ports.at(network.slot, self.protocol, (place, real), None);
-        if entry.is_some() {
+        if entry.is_some() && ports.is_shared(network.slot, self.protocol, (place, real)) {
             let cookie = context.backend.socket_cookie(socket.fd)?;
             entry = ports.at(network.slot, self.protocol, (place, real), Some(cookie));
         }
@@ -219,14 +314,13 @@ impl Target<'_> {
 /// connects, so that ports of connections to different places do not use each other up.
 fn bind_source<N: Backend>(
     context: &mut CallContext<'_, N>,
-    real: Ipv4Addr,
-    socket: Socket,
+    (real, six): (Ipv4Addr, bool),
+    fd: HostFd,
     without_port: bool,
-) {
+) -> Result<()> {
     if without_port {
         // Kernels before 4.2 do not know it, and choose the port now.
-        let option = SocketOption::BindWithoutPort;
-        let _ = context.backend.set_socket_option(socket.fd, option, true);
+        let _ = context.backend.set_socket_option(fd, SocketOption::BindWithoutPort, true);
     }
-    let _ = context.backend.bind_socket(socket.fd, in_family(real, 0, socket.six));
+    context.backend.bind_socket(fd, in_family(real, 0, six))
 }

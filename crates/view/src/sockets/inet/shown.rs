@@ -51,8 +51,7 @@ pub(super) fn destination<N: Backend>(
 ) -> Option<Ipv4Addr> {
     let (mine, protocol) = (network.slot, Protocol::Udp);
     let asked = with_socket(context, descriptor, |context, socket| {
-        let port = context.backend.socket_name(socket.fd, false)?.port();
-        Ok((port, context.backend.socket_cookie(socket.fd)?))
+        Ok((socket.name.port(), context.backend.socket_cookie(socket.fd)?))
     });
     let (port, cookie) = asked.ok()??;
     let own = End::of(&network, (real, port).into())?;
@@ -97,8 +96,7 @@ pub(super) fn is_only_six<N: Backend>(
     if only_six || !socket.six {
         return Ok(only_six);
     }
-    let name = context.backend.socket_name(socket.fd, false)?;
-    let Some((end, protocol)) = End::of(&network, name).zip(socket.protocol) else {
+    let Some((end, protocol)) = End::of(&network, socket.name).zip(socket.protocol) else {
         return Ok(false);
     };
     let cookie = context.backend.socket_cookie(socket.fd)?;
@@ -179,7 +177,10 @@ type Sight = (Ipv4Addr, u16, Option<Family>);
 impl Seen<'_> {
     fn ask<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Asked> {
         with_socket(context, self.descriptor, |context, socket| {
-            let opposite = context.backend.socket_name(socket.fd, self.role == Role::Own).ok();
+            let opposite = match self.role {
+                Role::Own => context.backend.socket_name(socket.fd, true).ok(),
+                Role::Other | Role::Sender => Some(socket.name),
+            };
             let cookie = context.backend.socket_cookie(socket.fd)?;
             Ok(Asked { protocol: socket.protocol, cookie, opposite })
         })
