@@ -19,6 +19,14 @@ pub const END: &str = "# coracle: end of names";
 
 /// How many digits of a container's id are a name of it.
 const SHORT: usize = 12;
+/// See gethostname(2).
+const HOST_NAME_MAX: usize = 64;
+
+/// The name of a container that others can use: its own, or the beginning of its id where that is no
+/// name of a host.
+pub fn name<'a>(name: &'a str, id: &'a str) -> &'a str {
+    if is_name(name) && name.len() <= HOST_NAME_MAX { name } else { id.get(..SHORT).unwrap_or(id) }
+}
 
 /// The lines for a container: `ADDRESS<tab>NAME ALIASES... SHORT_ID NAME.NETWORK`, one for each
 /// member of each of its networks. `networks`: their names and members. The container's own lines

@@ -233,7 +233,8 @@ fn joined(
     tell(session, &networks)?;
     let address = endpoints.first().map_or(Ipv4Addr::LOCALHOST, |first| first.address);
     let hosts = hosts::rewrite("", &lines(container.id(), &networks)?);
-    Ok(NetworkPlace { table: place.table, slot: place.slot, address, hosts })
+    let name = hosts::name(&record::title(container), container.id()).to_owned();
+    Ok(NetworkPlace { table: place.table, slot: place.slot, address, name, hosts })
 }
 
 /// The place that a running container has.

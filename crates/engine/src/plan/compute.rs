@@ -2,8 +2,8 @@
 
 use super::namespaces::{Neighbour, namespaces};
 use super::{
-    Capabilities, Ids, NetworkPlace, Plan, Process, Root, Source, identity, limits, mounts,
-    security,
+    Capabilities, Ids, Network, NetworkPlace, Plan, Process, Root, Source, identity, limits,
+    mounts, security,
 };
 use crate::error::{Error, Result};
 use crate::facts::Facts;
@@ -105,9 +105,10 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         check_shared_memory(request, &mut warnings)?;
     }
     let (namespaces, network) = namespaces(request, hostname.as_deref(), &mut warnings)?;
-    let hostname = match (namespaces.uts, hostname) {
-        (Source::New, None) => Some(config.id.chars().take(12).collect()),
-        (_, name) => name,
+    let hostname = match (namespaces.uts, hostname, &network) {
+        (Source::New, None, Network::Names(Some(place))) => Some(place.name.clone()),
+        (Source::New, None, _) => Some(config.id.chars().take(12).collect()),
+        (_, name, _) => name,
     };
     // On the host's terminals another user than root of a range has no right, and mostly cannot be
     // given it.

@@ -327,6 +327,8 @@ pub struct NetworkPlace {
     pub slot: u16,
     /// The container's address in its first network.
     pub address: Ipv4Addr,
+    /// Its name there, which is its host name too where it has no other.
+    pub name: String,
     /// Lines of `/etc/hosts`: the names of the networks' members.
     pub hosts: String,
 }

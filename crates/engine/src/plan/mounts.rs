@@ -250,7 +250,9 @@ fn hosts(
         let _ = writeln!(text, "{address}\t{name}");
     }
     let place = if let Network::Names(place) = network { place.as_ref() } else { None };
-    if let Some(name) = hostname {
+    // The name in the network stands among the others of the members.
+    let is_other = |name: &&str| place.is_none_or(|place| place.name != *name);
+    if let Some(name) = hostname.filter(is_other) {
         let own = place.map_or(Ipv4Addr::new(127, 0, 1, 1), |place| place.address);
         let _ = writeln!(text, "{own}\t{name}");
     }

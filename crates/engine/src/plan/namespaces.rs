@@ -56,7 +56,8 @@ pub(super) fn namespaces(
     chosen.join()?;
     // The host's name is not known on a network of the container's own.
     let namespaces = &mut chosen.namespaces;
-    if namespaces.net == Source::New
+    let is_own = namespaces.net == Source::New || matches!(network, Network::Names(_));
+    if is_own
         && namespaces.uts == Source::Host
         && request.config.namespaces.uts == NamespaceMode::Default
     {
