@@ -22,8 +22,8 @@ const SHORT: usize = 12;
 /// See gethostname(2).
 const HOST_NAME_MAX: usize = 64;
 
-/// The name of a container that others can use: its own, or the beginning of its id where that is no
-/// name of a host.
+/// The name of a container that others can use: its own, or the beginning of its id where that is
+/// no name of a host.
 pub fn name<'a>(name: &'a str, id: &'a str) -> &'a str {
     if is_name(name) && name.len() <= HOST_NAME_MAX { name } else { id.get(..SHORT).unwrap_or(id) }
 }

@@ -92,7 +92,7 @@ struct File {
 pub(crate) struct Slots {
     taken: Vec<Slot>,
     /// The one that was taken last. The next container gets a later one: the kernel keeps a
-    /// connection for a minute after its end (TIME_WAIT), and the ports of a new container are free.
+    /// connection for a minute after its end (`TIME_WAIT`), and a new one's ports are free.
     last: Option<u32>,
     /// The numbers that networks have in the table, by their ids.
     numbers: BTreeMap<String, u16>,

@@ -121,7 +121,7 @@ fn block(path: &std::path::Path) -> Ipv4Addr {
     let hash = abi::shared::hash(path.as_os_str().as_encoded_bytes(), uid);
     // The host's own loopback addresses lie in the first block.
     let number = 1 + hash % (BLOCKS - 1);
-    Ipv4Addr::from_bits(0x7f00_0000 | number as u32 * BLOCK)
+    Ipv4Addr::from_bits(0x7f00_0000 | (number as u32 * BLOCK))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The traits that a backend implements: [`Guest`] is the guest's memory, [`Host`] makes system calls
+//! The traits that a backend implements: [`Guest`] is the guest's memory, [`Host`] makes calls
 //! on the guest's behalf, [`Sockets`] those on its sockets.
 
 use crate::errno::{Errno, Result};

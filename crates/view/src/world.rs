@@ -54,7 +54,7 @@ pub struct World<'a> {
     /// The image beneath the root binding's directory, where the container's tree has two layers
     /// that the view puts together. Without it that directory is the whole tree.
     pub image: Option<Image<'a>>,
-    /// The container's place among those with which it has networks. Without it the guest's addresses
+    /// The container's place among those with which it has networks. Without it all addresses
     /// are the host's.
     pub network: Option<Network<'a>>,
     /// The names that the guest paths of the bindings consist of.

@@ -96,7 +96,7 @@ impl<'a> Table<'a> {
         if words.len() * WORD < SIZE
             || first >> 24 != 127
             || !first.is_multiple_of(BLOCK)
-            || first & 0x00ff_ffff == 0
+            || first.trailing_zeros() >= 24
         {
             return None;
         }

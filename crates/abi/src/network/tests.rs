@@ -49,7 +49,7 @@ fn real_addresses_lead_back() {
             assert!(real.is_loopback());
         }
     }
-    assert_eq!(table.owner(Ipv4Addr::new(127, 0, 0, 1)), None);
+    assert_eq!(table.owner(Ipv4Addr::LOCALHOST), None);
     assert_eq!(table.owner(Ipv4Addr::new(127, 77, 0, 3)), None, "not used");
     assert_eq!(table.owner(Ipv4Addr::new(127, 77, 64, 0)), None, "behind the block");
     assert_eq!(table.owner(Ipv4Addr::new(100, 80, 0, 2)), None);

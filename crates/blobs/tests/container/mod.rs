@@ -153,7 +153,7 @@ impl Container {
             ..Places::default()
         };
         let mut buffer = vec![0; 65536];
-        let begin = Start { identity, switches, filter, places, host_name: b"" };
+        let begin = Start { identity, switches, filter, places, host_name: b"", slot: 0 };
         let world = World::new(&bindings, identity, &[]);
         let length = view::stored::write(&begin, &world, &mut buffer).unwrap();
         let world = shared.records().add(&buffer[..length]).unwrap();

@@ -250,7 +250,7 @@ pub fn place(
 /// other members.
 pub fn leave(session: &Session, container: &ContainerDir, config: &ContainerConfig) -> Result<()> {
     // One that was removed meanwhile has nobody.
-    let names = config.network.networks.iter().map(|one| std::slice::from_ref(one));
+    let names = config.network.networks.iter().map(std::slice::from_ref);
     let networks: Vec<Network> =
         names.filter_map(|one| find(session, one).ok()).flatten().collect();
     for network in &networks {

@@ -87,8 +87,8 @@ fn read<N: Backend>(context: &mut CallContext<'_, N>, at: u64, length: u64) -> b
     end != 0 && context.buffers.named[0].set(&path[..end]).is_ok()
 }
 
-/// The address that the kernel gets for one that the guest wants to reach; `None` if the guest's own
-/// is right. `from`: the address that a datagram is to come from, if the guest says so.
+/// The address that the kernel gets for one that the guest wants to reach; `None` if the guest's
+/// own is right. `from`: the address that a datagram is to come from, if the guest says so.
 pub(super) fn forward<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,

@@ -82,7 +82,7 @@ pub trait Sockets {
     fn close_twin(&mut self, twin: HostFd) {
         let _ = twin;
     }
-    /// Sends a request to the kernel's sock_diag(7), and returns the length of the answer.
+    /// Sends a request to the kernel's `sock_diag(7)`, and returns the length of the answer.
     fn ask_sockets(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize> {
         let _ = (request, answer);
         Err(Errno::ENOSYS)

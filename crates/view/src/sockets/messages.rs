@@ -105,10 +105,9 @@ fn outgoing<N: Backend>(
     let control = outgoing_control(context, request, layout, header)?;
     let name = layout.word_at(header, layout.name);
     let length = u64::from(u32_at(header, layout.name_length));
-    let mut changed = control.is_some();
+    let mut changed = control.changed;
     if name != 0
-        && let Some(host) =
-            address::forward(context, request, (name, length), control.unwrap_or_default())?
+        && let Some(host) = address::forward(context, request, (name, length), control.from)?
     {
         let at = context.backend.scratch(host.as_bytes(), 2)?;
         layout.put_word(header, layout.name, at);
@@ -119,24 +118,32 @@ fn outgoing<N: Backend>(
     Ok(changed)
 }
 
-/// Translates ids and addresses in a control buffer. Returns the address from which the message is
-/// to be sent, if the buffer needs to be changed.
+/// What a control buffer says.
+#[derive(Default)]
+struct Control {
+    /// A changed copy is used.
+    changed: bool,
+    /// The address from which the message is to be sent.
+    from: Option<IpAddr>,
+}
+
+/// Translates ids and addresses in a control buffer.
 fn outgoing_control<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
     layout: &Msghdr,
     header: &mut Header,
-) -> Result<Option<Option<IpAddr>>> {
+) -> Result<Control> {
     let control = layout.word_at(header, layout.control);
     let length = layout.word_at(header, layout.control_length) as usize;
     let is_known = context.world.identity.is_none() && context.world.network.is_none();
     if is_known || control == 0 || length > CONTROL {
-        return Ok(None);
+        return Ok(Control::default());
     }
     if context.backend.read(control, &mut context.buffers.input[..length]).is_err() {
-        return Ok(None);
+        return Ok(Control::default());
     }
-    let (mut changed, mut from) = (false, None);
+    let mut done = Control::default();
     let mut parts = Parts::new(layout, length);
     while let Some((kind, at, end)) = parts.next(&context.buffers.input) {
         let part = at..end;
@@ -146,22 +153,22 @@ fn outgoing_control<N: Backend>(
                 ucred.copy_from_slice(&context.buffers.input[part][..UCRED]);
                 peers::sent(context, &mut ucred)?;
                 context.buffers.input[at..at + UCRED].copy_from_slice(&ucred);
-                changed = true;
+                done.changed = true;
             }
             kind if context.world.network.is_some() => {
                 let info = inet::taken_source(context, request.arguments[0], (kind, at));
-                changed |= info.is_some();
-                from = info.filter(|info| !info.is_unspecified()).or(from);
+                done.changed |= info.is_some();
+                done.from = info.filter(|info| !info.is_unspecified()).or(done.from);
             }
             _ => {}
         }
     }
-    if !changed {
-        return Ok(None);
+    if !done.changed {
+        return Ok(done);
     }
     let at = context.backend.scratch(&context.buffers.input[..length], 8)?;
     layout.put_word(header, layout.control, at);
-    Ok(Some(from))
+    Ok(done)
 }
 
 /// Copies the lengths to the guest after `sendmmsg` has returned how many messages it sent.
@@ -349,8 +356,8 @@ pub(super) fn received_many<N: Backend>(
     Ok(())
 }
 
-/// Translates ids and addresses in a received control buffer. `sender`: the message's, as the kernel
-/// has it.
+/// Translates ids and addresses in a received control buffer. `sender`: the message's, as the
+/// kernel has it.
 fn incoming_control<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,

@@ -256,7 +256,7 @@ impl Wanted<'_> {
         if !self.lives(context, socket, other)? {
             return Ok(false);
         }
-        Ok(is_refused(context, socket, other, true)?)
+        is_refused(context, socket, other, true)
     }
 
     /// Whether the socket of an entry lives; for one that does not listen, whether it may.

@@ -1,4 +1,4 @@
-//! Asks the kernel which socket is bound to an address and port; see sock_diag(7).
+//! Asks the kernel which socket is bound to an address and port; see `sock_diag(7)`.
 
 use crate::sockets::host::Sockets;
 use abi::network::{Port, Protocol};
@@ -49,8 +49,8 @@ pub(super) struct Found {
     pub(super) open: bool,
 }
 
-/// Finds the socket that gets what is sent to the place of an entry: of TCP one that listens, of UDP
-/// one that takes it from this source, which a connected one does not from every.
+/// Finds the socket that gets what is sent to the place of an entry: of TCP one that listens, of
+/// UDP one that takes it from this source, which a connected one does not from every.
 pub(super) fn find(
     host: &mut impl Sockets,
     port: &Port,

@@ -126,8 +126,8 @@ pub(super) fn is_its<N: Backend>(context: &mut CallContext<'_, N>, descriptor: u
     matches!(with_socket(context, descriptor, |_, _| Ok(())), Ok(Some(())))
 }
 
-/// For so long a socket counts as living that was seen to live: [`Sockets::ticks`], a millisecond at
-/// most.
+/// For so long a socket counts as living that was seen to live: [`Sockets::ticks`], a millisecond
+/// at most.
 ///
 /// [`Sockets::ticks`]: crate::sockets::host::Sockets::ticks
 const FRESH: u64 = 1 << 20;

@@ -13,7 +13,8 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The real address for one that a guest wants to reach; `None` if that is the guest's own. The
 /// socket is bound before, if it is not yet: the other side sees the sender's address. `connects`:
-/// the call is `connect`. `from`: the address that a datagram is to come from, if the guest says so.
+/// the call is `connect`. `from`: the address that a datagram is to come from, if the guest says
+/// so.
 pub(in crate::sockets) fn reach<N: Backend>(
     context: &mut CallContext<'_, N>,
     network: Network<'_>,
