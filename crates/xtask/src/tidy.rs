@@ -33,7 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("oci", &[]),
     ("registry", &["oci"]),
     ("store", &["oci", "sys"]),
-    ("net", &["store", "sys"]),
+    ("net", &["abi", "store", "sys"]),
     ("rootfs", &["store", "oci", "sys", "abi"]),
     ("host", &["sys"]),
     ("engine", &["host", "hostfs", "view", "blobs", "sys", "abi"]),

@@ -3,8 +3,8 @@
 //! Entries lie in a table of buckets by container, protocol and virtual port; a search looks at
 //! [`NEAR`] entries. An entry is made right after the kernel has bound the socket. It is not
 //! removed when the socket is closed, because nothing tells when the last copy of a descriptor is
-//! gone. So an entry says nothing about whether its socket lives: who wants to reach it compares the cookie
-//! with that of the socket that the kernel finds now.
+//! gone. So an entry says nothing about whether its socket lives: who wants to reach it compares
+//! the cookie with that of the socket that the kernel finds now.
 //!
 //! An entry is claimed by its cookie, which no other socket has, and counts from when its key is
 //! written. A process that is killed in between leaves a place that nobody uses until the file is
