@@ -107,15 +107,9 @@ fn is_member(here: u32) -> bool {
 
 /// Calls `run` while no other process changes the page.
 fn with_page<T>(page: *mut Page, run: impl FnOnce(&mut Page) -> T) -> T {
-    /// A process that is killed meanwhile leaves the page locked.
-    const PATIENCE: u32 = 10_000;
     // SAFETY: the page is never unmapped, and this member is only accessed atomically.
     let busy = unsafe { &(*page).busy };
-    let mut tries = 0;
-    while busy.swap(true, Ordering::Acquire) && tries < PATIENCE {
-        system::pause();
-        tries += 1;
-    }
+    system::take_turn(busy, || {});
     // SAFETY: other processes wait for `busy`. A process that was killed may have left a partly
     // written text, which is checked where it is used.
     let result = run(unsafe { &mut *page });

@@ -3,6 +3,7 @@
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general as raw;
 use linux_raw_sys::prctl::{PR_SET_MM, PR_SET_MM_MAP, PR_SET_NAME, prctl_mm_map};
 use view::Errno;
@@ -286,6 +287,48 @@ pub(crate) fn process() -> u32 {
 pub(crate) fn thread() -> u32 {
     // SAFETY: the call has no arguments and touches no memory.
     unsafe { call(raw::__NR_gettid, [0; 6]) as u32 }
+}
+
+/// Takes a turn that threads, or processes, have one after the other; `busy` is set while somebody
+/// has it, and is to be cleared afterwards. `waits` is called once if that takes long.
+///
+/// Who is killed in his turn never gives it back. So it is taken after [`PATIENCE`]: not after a
+/// number of tries, because on a busy machine the other may not run for longer than many of them
+/// take.
+pub(crate) fn take_turn(busy: &AtomicBool, waits: impl FnOnce()) {
+    #[cold]
+    fn wait(busy: &AtomicBool, waits: impl FnOnce()) {
+        const LONG: u32 = 100;
+        let since = now();
+        let (mut tries, mut waits) = (0_u32, Some(waits));
+        while busy.swap(true, Ordering::Acquire) {
+            pause();
+            tries += 1;
+            if tries.is_multiple_of(LONG) {
+                if let Some(waits) = waits.take() {
+                    waits();
+                }
+                if now().saturating_sub(since) >= PATIENCE {
+                    return;
+                }
+            }
+        }
+    }
+    if busy.swap(true, Ordering::Acquire) {
+        wait(busy, waits);
+    }
+}
+
+/// How long a turn can take, in seconds.
+const PATIENCE: u64 = 2;
+
+/// The time in seconds, from any moment on.
+fn now() -> u64 {
+    let mut time = [0_u64; 2];
+    let arguments = [u64::from(raw::CLOCK_MONOTONIC), time.as_mut_ptr() as u64, 0, 0, 0, 0];
+    // SAFETY: the kernel writes a `struct timespec`, for which `time` has room.
+    unsafe { call(raw::__NR_clock_gettime, arguments) };
+    time[0]
 }
 
 /// Lets other threads run.

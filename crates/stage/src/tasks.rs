@@ -512,14 +512,10 @@ fn base() -> u64 {
 }
 
 fn locked<T>(change: impl FnOnce() -> T) -> T {
-    /// A process that is killed meanwhile leaves this locked, if memory is shared between
-    /// processes.
-    const PATIENCE: u32 = 10_000;
-    let mut tries = 0;
-    while BUSY.swap(true, Ordering::Acquire) && tries < PATIENCE {
-        system::pause();
-        tries += 1;
-    }
+    // A child of `fork` that was made in the middle of another thread's turn finds that out.
+    system::take_turn(&BUSY, || {
+        is_vfork_child();
+    });
     let result = change();
     BUSY.store(false, Ordering::Release);
     result

@@ -87,15 +87,8 @@ fn with_room(call: impl Fn() -> Result<u64>) -> Result<HostFd> {
 fn raised(call: &impl Fn() -> Result<u64>) -> Result<u64> {
     const MORE: u64 = 64;
     const LIMIT: u64 = raw::RLIMIT_NOFILE as u64;
-    /// A child of `fork` may have been made in the middle of another thread's turn, which never
-    /// ends in the child.
-    const PATIENCE: u32 = 10_000;
     static BUSY: AtomicBool = AtomicBool::new(false);
-    let mut tries = 0;
-    while BUSY.swap(true, Ordering::Acquire) && tries < PATIENCE {
-        system::pause();
-        tries += 1;
-    }
+    system::take_turn(&BUSY, || {});
     let mut old = raw::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     let read = writes!(__NR_prlimit64, 0, LIMIT, 0, &raw mut old as u64);
     let result = if read.is_ok() && old.rlim_cur < old.rlim_max {
