@@ -159,26 +159,26 @@ type Need = (&'static str, bool, fn(&Caps) -> bool);
 
 fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result<()> {
     let asked = &config.namespaces;
-    let private =
-        |mode: &NamespaceMode| !matches!(mode, NamespaceMode::Default | NamespaceMode::Host);
+    let own = |mode: &NamespaceMode| !matches!(mode, NamespaceMode::Default | NamespaceMode::Host);
     let named = matches!(config.network.mode, NetworkMode::Named(_));
-    let own_network =
-        !named && !matches!(config.network.mode, NetworkMode::Default | NetworkMode::Host);
+    let private = config.network.mode == NetworkMode::Private;
+    let own_network = matches!(config.network.mode, NetworkMode::None | NetworkMode::Container(_));
     let publishes = !named && !config.network.published().is_empty();
     let limited = config.limits.memory.is_some()
         || config.limits.cpus.is_some()
         || config.limits.pids.is_some();
     let filtered =
         !matches!(config.security.seccomp, SeccompChoice::Default | SeccompChoice::Unconfined);
-    let needs: [Need; 14] = [
+    let needs: [Need; 15] = [
         ("--isolate", config.security.isolate, |caps| caps.namespaces && caps.security),
         ("--hostname", config.hostname.is_some(), |caps| caps.host_name),
-        ("--pid", private(&asked.pid), |caps| caps.namespaces),
-        ("--ipc", private(&asked.ipc), |caps| caps.namespaces),
-        ("--uts", private(&asked.uts), |caps| caps.namespaces),
-        ("--cgroupns", private(&asked.cgroup), |caps| caps.namespaces),
+        ("--pid", own(&asked.pid), |caps| caps.namespaces),
+        ("--ipc", own(&asked.ipc), |caps| caps.namespaces),
+        ("--uts", own(&asked.uts), |caps| caps.namespaces),
+        ("--cgroupns", own(&asked.cgroup), |caps| caps.namespaces),
         ("--join", config.join.is_some(), |caps| caps.namespaces),
-        ("--publish", publishes, |caps| caps.network),
+        ("--publish", publishes, |caps| caps.network || caps.named_networks),
+        ("--network=private", private, |caps| caps.network || caps.named_networks),
         ("--network", own_network, |caps| caps.network),
         ("--network with a name", named, |caps| caps.named_networks),
         ("--read-only", config.read_only, |caps| caps.read_only),

@@ -125,6 +125,28 @@ pub fn leave(network: &Network, id: &str) -> Result<()> {
     leave_on(&host(), network, id)
 }
 
+/// Instead of a network's id, for a container that is in none, but has ports of its own.
+const ALONE: &str = "";
+
+/// Gives a container of this host a slot, without a network.
+///
+/// # Errors
+/// [`Error::NoSlot`].
+pub fn take_slot(store: &Store, id: &str, is_alive: &IsAlive<'_>) -> Result<u32> {
+    change_slots(store, &host(), |slots| slots.take(id, ALONE, is_alive))?
+}
+
+/// Whether a container has such a slot.
+pub fn has_slot(store: &Store, id: &str) -> Result<bool> {
+    let is_its = |slot: &Slot| slot.id == id && slot.networks.contains(ALONE);
+    change_slots(store, &host(), |slots| slots.taken.iter().any(is_its))
+}
+
+/// Takes it back.
+pub fn leave_slot(store: &Store, id: &str) -> Result<()> {
+    change_slots(store, &host(), |slots| slots.leave(id, ALONE))
+}
+
 /// The entries of this host, in the order in which they have joined. A container among them may be
 /// dead.
 pub fn list(network: &Network) -> Result<Vec<Entry>> {

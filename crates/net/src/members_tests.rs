@@ -112,6 +112,21 @@ fn an_address_that_was_left_rests() {
 }
 
 #[test]
+fn a_container_without_a_network_may_have_a_slot() {
+    let world = World::new();
+    let lab = world.network("lab", "10.1.0.0/24");
+    let store = lab.dir().store();
+    assert!(!has_slot(store, "a").unwrap());
+    assert_eq!(take_slot(store, "a", &all).unwrap(), 0);
+    assert_eq!(take_slot(store, "a", &all).unwrap(), 0);
+    assert!(has_slot(store, "a").unwrap());
+    assert_eq!(join(&lab, &member("b"), &all).unwrap().slot, 1);
+    assert!(!has_slot(store, "b").unwrap());
+    leave_slot(store, "a").unwrap();
+    assert!(!has_slot(store, "a").unwrap());
+}
+
+#[test]
 fn slots_are_limited() {
     let taken = (1..SLOTS).map(|number| Slot {
         number,

@@ -30,7 +30,9 @@ pub struct Place {
 pub struct Row<'a> {
     /// The container's id.
     pub id: &'a str,
-    /// Its networks. They have the same slot.
+    /// Its slot.
+    pub slot: u32,
+    /// Its networks, if it is in any.
     pub endpoints: &'a [Endpoint],
     /// Ports that it publishes.
     pub published: &'a [Published],
@@ -43,11 +45,10 @@ pub struct Row<'a> {
 /// Writes a container that has joined its networks into the table.
 ///
 /// # Errors
-/// [`Error::NoSlot`] without an endpoint; [`Error::TooMany`] for more networks or published ranges
+/// [`Error::NoSlot`] for a slot that is none; [`Error::TooMany`] for more networks or published ranges
 /// than a container may have; [`Error::Table`] if the file cannot be made or mapped.
 pub fn enter(store: &Store, row: &Row<'_>) -> Result<Place> {
-    let (host, first) = (host(), row.endpoints.first().ok_or(Error::NoSlot { limit: 0 })?);
-    let number = u16::try_from(first.slot).ok();
+    let (host, number) = (host(), u16::try_from(row.slot).ok());
     let slot = number.and_then(Slot::new).ok_or(Error::NoSlot { limit: crate::members::SLOTS })?;
     let path = store.networks().path(&format!("table-{host}"));
     let written = change_slots(store, &host, |slots| -> Result<()> {
@@ -79,7 +80,8 @@ pub fn enter(store: &Store, row: &Row<'_>) -> Result<Place> {
                 return Err(Error::TooMany { what: "networks", limit });
             }
         }
-        members.set_internal(slot, row.endpoints.iter().all(|endpoint| endpoint.internal));
+        let internal = row.endpoints.iter().all(|endpoint| endpoint.internal);
+        members.set_internal(slot, internal && !row.endpoints.is_empty());
         Ok(())
     })?;
     written?;

@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 
 use engine::choose;
 use engine::facts::Facts;
-use engine::plan::Overrides;
+use engine::plan::{Network, Overrides};
 use engine::spec::MountSpec;
 use engine::supervise::{self, Console, DetachKeys, Launch, Options};
 use serde_json::Value;
@@ -166,7 +166,8 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
     let joined = if run.explain {
         None
     } else {
-        networks::join(session, &run.container, &record.config, member.is_some())?
+        let lives = member.is_some();
+        networks::join(session, &run.container, &record.config, (engine, lives))?
     };
     let place = joined.as_ref();
     let prepared = prepare(session, store, &run.container, &record, &overrides, member, place)?;
@@ -252,12 +253,10 @@ impl supervise::Spawn for Starting<'_> {
 }
 
 /// What is left to do when a program has ended; returns what the user is told.
-fn cleaned_up(session: &Session, run: &Run, title: &str) -> Option<String> {
+fn cleaned_up(session: &Session, run: &Run, has_place: bool, title: &str) -> Option<String> {
     let container = &run.container;
     let mut told = None;
-    if !run.record.config.network.networks.is_empty()
-        && !matches!(running::member(container), Ok(Some(_)))
-    {
+    if has_place && !matches!(running::member(container), Ok(Some(_))) {
         let left = networks::leave(session, container, &run.record.config);
         told = left.err().map(|error| error.to_string());
     }
@@ -289,10 +288,11 @@ fn supervise(
     if !keeps_log {
         options.log = None;
     }
-    let has_end = run.removal.is_some() || !config.network.networks.is_empty();
+    let has_place = matches!(prepared.plan.network, Network::Names(_));
+    let has_end = run.removal.is_some() || has_place;
     let title = options.title.clone();
     let cleanup: Option<supervise::Cleanup<'_>> = has_end.then(|| {
-        Box::new(move |_: &supervise::Outcome| cleaned_up(session, run, &title))
+        Box::new(move |_: &supervise::Outcome| cleaned_up(session, run, has_place, &title))
             as supervise::Cleanup<'_>
     });
     if !options.tty && !config.stdin_open && !options.needs_relay() {

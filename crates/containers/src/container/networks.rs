@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
 
+use engine::choose::Engine;
 use engine::plan::NetworkPlace;
 use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec};
 use engine::supervise::state::{self, Observed};
@@ -175,8 +176,16 @@ pub fn is_alive(session: &Session, id: &str) -> bool {
     }
 }
 
+/// Whether an engine has networks without network namespaces.
+pub fn are_translated(engine: &dyn Engine) -> bool {
+    let caps = engine.caps();
+    caps.named_networks && !caps.network
+}
+
 /// Lets a container that is about to start into its networks: it gets its addresses, and the other
-/// members learn its names. `lives`: somebody lives in it, so it is in them already.
+/// members learn its names. One that has a private network gets ports and a loopback of its own,
+/// where the engine has no namespaces for it. `lives`: somebody lives in it, so it is in them
+/// already.
 ///
 /// # Errors
 /// Those of [`net::members::join`] and [`net::table::enter`]; a published port that is taken. Then
@@ -185,9 +194,10 @@ pub fn join(
     session: &Session,
     container: &ContainerDir,
     config: &ContainerConfig,
-    lives: bool,
+    (engine, lives): (&dyn Engine, bool),
 ) -> Result<Option<NetworkPlace>> {
-    if config.network.networks.is_empty() {
+    let is_private = config.network.mode == NetworkMode::Private && are_translated(engine);
+    if config.network.networks.is_empty() && !is_private {
         return Ok(None);
     }
     let joined = joined(session, container, config, lives);
@@ -217,6 +227,10 @@ fn joined(
         };
         endpoints.push(members::join(network, &member, &may_live)?);
     }
+    let slot = match endpoints.first() {
+        Some(first) => first.slot,
+        None => members::take_slot(store, container.id(), &may_live)?,
+    };
     let published = ports::as_published(&config.network.publish)?;
     if !lives {
         ports::check_free(&config.network.publish)?;
@@ -224,6 +238,7 @@ fn joined(
     let resolvers = resolvers();
     let row = table::Row {
         id: container.id(),
+        slot,
         endpoints: &endpoints,
         published: &published,
         lives,
@@ -243,7 +258,12 @@ pub fn place(
     container: &ContainerDir,
     config: &ContainerConfig,
 ) -> Result<Option<NetworkPlace>> {
-    join(session, container, config, true)
+    let network = &config.network;
+    let has_place = match network.mode {
+        NetworkMode::Private => members::has_slot(session.store()?, container.id())?,
+        _ => !network.networks.is_empty(),
+    };
+    if has_place { joined(session, container, config, true).map(Some) } else { Ok(None) }
 }
 
 /// Takes a container in which nobody lives any more out of its networks, and its names from the
@@ -255,6 +275,9 @@ pub fn leave(session: &Session, container: &ContainerDir, config: &ContainerConf
         names.filter_map(|one| find(session, one).ok()).flatten().collect();
     for network in &networks {
         members::leave(network, container.id())?;
+    }
+    if networks.is_empty() {
+        members::leave_slot(session.store()?, container.id())?;
     }
     tell(session, &networks)
 }

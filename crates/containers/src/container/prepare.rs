@@ -11,7 +11,7 @@ use store::{ContainerDir, Store};
 use super::ranks::Rank;
 use super::record::Record;
 use super::running::main_process;
-use super::{accounts, convert, gpus, image_index, naming, root_form};
+use super::{accounts, convert, gpus, image_index, naming, networks, root_form};
 use crate::error::Result;
 use crate::session::Session;
 
@@ -73,6 +73,7 @@ pub fn prepare(
         fake_root: engine.caps().fake_root,
         keep_umask: keeps_caller,
         accounts,
+        translates: networks::are_translated(engine),
         network,
         running: &running,
     };

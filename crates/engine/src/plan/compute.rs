@@ -60,6 +60,8 @@ pub struct Request<'a> {
     pub keep_umask: bool,
     /// The container's users.
     pub accounts: &'a dyn super::Accounts,
+    /// The engine has no network namespaces, but translates addresses.
+    pub translates: bool,
     /// The container's place among those with which it has networks, once it has one.
     pub network: Option<&'a NetworkPlace>,
     /// A process in a running container, by name or id (`--join`, `--pid container:X`).

@@ -122,6 +122,9 @@ impl Chosen<'_> {
             mode => mode,
         };
         let network = match mode {
+            NetworkMode::Private if self.request.translates => {
+                Network::Names(self.request.network.cloned())
+            }
             NetworkMode::Private => {
                 self.namespaces.net = Source::New;
                 helper(self.request)?

@@ -249,6 +249,7 @@ mod tests {
             fake_root: false,
             keep_umask: false,
             accounts: &NoAccounts,
+            translates: false,
             network: None,
             running: &|_| None,
         })
