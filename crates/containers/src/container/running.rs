@@ -3,6 +3,7 @@
 use engine::supervise;
 use engine::supervise::state::{self, Observed};
 use store::ContainerDir;
+use sys::namespace::Kinds;
 
 use super::record;
 use crate::error::{Error, Result};
@@ -67,6 +68,12 @@ pub fn named(container: &ContainerDir) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// Whether a container's process has a network namespace of its own. A private network may also be
+/// one of translated addresses, which the kernel knows nothing of.
+pub fn has_own_network(pid: u32) -> bool {
+    sys::namespace::different(pid).is_ok_and(|own| own.has(Kinds::NET))
 }
 
 /// The error where a container runs that must not.

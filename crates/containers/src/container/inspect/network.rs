@@ -11,12 +11,14 @@ use net::{Networks, members};
 use serde_json::{Map, Value, json};
 
 use super::super::record::Record;
+use super::super::running;
 use crate::session::Session;
 
 /// `NetworkSettings` of a container whose main process is `main`, if it runs here.
 pub(super) fn settings(session: &Session, record: &Record, main: Option<u32>) -> Value {
     let mode = super::network_mode(&record.config);
-    let own = main.filter(|_| mode == NetworkMode::Private);
+    let is_private = mode == NetworkMode::Private;
+    let own = main.filter(|pid| is_private && running::has_own_network(*pid));
     let addresses = own.map(Addresses::read).unwrap_or_default();
     let mut network = addresses.fields();
     let published = main.map_or(&[][..], |_| record.config.network.published());
