@@ -364,6 +364,7 @@ fn of_net(error: &net::Error) -> Kind {
         | E::Overlaps { .. }
         | E::Routed { .. }
         | E::Taken { .. }
+        | E::PortTaken { .. }
         | E::Full { .. }
         | E::NoSubnet { .. }
         | E::NoSlot { .. } => Kind::Conflict,

@@ -157,9 +157,10 @@ impl Facts {
             facts.pasta = host.programs.find("pasta");
             facts.slirp4netns = host.programs.find("slirp4netns");
             facts.no_default_route = !has_default_route();
-            if caller.uid != 0 {
-                facts.first_port = first_port();
-            }
+        }
+        let publishes = !config.network.published().is_empty();
+        if caller.uid != 0 && (private || publishes) {
+            facts.first_port = first_port();
         }
         let limits = &config.limits;
         if limits.shm_size.is_some() {

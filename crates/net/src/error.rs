@@ -140,6 +140,14 @@ pub enum Error {
         /// The limit.
         limit: u32,
     },
+    /// Another container publishes the port.
+    #[error("port {port} of the host is already allocated to container {}", by.get(..12).unwrap_or(by))]
+    PortTaken {
+        /// The host's port.
+        port: u16,
+        /// The container's id.
+        by: String,
+    },
     /// More of something than a container may have.
     #[error("a container has at most {limit} {what}")]
     TooMany {
@@ -225,6 +233,7 @@ impl Error {
                 "stop containers that are in it, or make a network with a larger --subnet".into()
             }
             Self::NoSlot { .. } => "stop containers that are in networks".into(),
+            Self::PortTaken { .. } => "publish it at another port of the host".into(),
             Self::TooMany { .. } => "leave some out".into(),
             Self::Hosts { .. } | Self::Table { .. } => return None,
             Self::Store { source, .. } => return source.hint(),

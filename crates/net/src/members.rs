@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use abi::network::Published;
 use serde::{Deserialize, Serialize};
 use store::Store;
 
@@ -314,6 +315,27 @@ impl Slots {
         let number = (1..u16::MAX).find(is_free).unwrap_or(1);
         self.numbers.insert(network.to_owned(), number);
         number
+    }
+
+    /// Checks that no other container publishes the same ports of the host, whether or not a program
+    /// has bound them yet.
+    pub(crate) fn check_published(
+        &self,
+        members: &abi::network::members::Members<'_>,
+        own: abi::network::Slot,
+        wanted: &[Published],
+    ) -> Result<()> {
+        let others = self.taken.iter().filter(|slot| slot.number != u32::from(own.number()));
+        for other in others {
+            let slot = u16::try_from(other.number).ok().and_then(abi::network::Slot::new);
+            let theirs = slot.into_iter().flat_map(|slot| members.published(slot));
+            for theirs in theirs {
+                if let Some(port) = wanted.iter().find_map(|one| one.meets(&theirs)) {
+                    return Err(Error::PortTaken { port, by: other.id.clone() });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A network is gone.

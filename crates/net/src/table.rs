@@ -60,6 +60,7 @@ pub fn enter(store: &Store, row: &Row<'_>) -> Result<Place> {
         table.set_resolvers(row.resolvers);
         let (members, id) = (table.members(), key(row.id));
         if !row.lives || members.container(slot) != Some(id) {
+            slots.check_published(&members, slot, row.published)?;
             members.take(slot, id);
             table.ports().clear(slot);
             for published in row.published {

@@ -114,6 +114,18 @@ impl Published {
         })
     }
 
+    /// The first port of the host that both publish at the same address.
+    pub fn meets(&self, other: &Self) -> Option<u16> {
+        let any = self.address.is_unspecified() || other.address.is_unspecified();
+        let first = if self.host > other.host { self.host } else { other.host };
+        let end = |one: &Self| u32::from(one.host) + u32::from(one.count);
+        let meets = self.udp == other.udp
+            && (any || self.address == other.address)
+            && u32::from(first) < end(self)
+            && u32::from(first) < end(other);
+        meets.then_some(first)
+    }
+
     /// The host's port for a port of the container.
     pub const fn port(&self, inside: u16) -> Option<u16> {
         let far = inside.wrapping_sub(self.inside);

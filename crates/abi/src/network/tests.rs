@@ -131,6 +131,13 @@ fn published_ranges() {
         [79, 80, 82, 83].map(|inside| range.port(inside)),
         [None, Some(8080), Some(8082), None]
     );
+    let at = |host, count| Published { host, count, ..range };
+    assert_eq!(range.meets(&at(8082, 1)), Some(8082));
+    assert_eq!(range.meets(&at(8000, 90)), Some(8080));
+    assert_eq!(range.meets(&at(8083, 9)), None);
+    assert_eq!(range.meets(&udp), None);
+    let [one, other] = [1, 2].map(|last| Published { address: [127, 0, 0, last].into(), ..range });
+    assert_eq!((one.meets(&other), one.meets(&range)), (None, Some(8080)));
     for _ in 2..members::PUBLISHED {
         assert!(members.publish(slot(1), range));
     }

@@ -170,7 +170,12 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
         networks::join(session, &run.container, &record.config, (engine, lives))?
     };
     let place = joined.as_ref();
-    let prepared = prepare(session, store, &run.container, &record, &overrides, member, place)?;
+    let prepared = prepare(session, store, &run.container, &record, &overrides, member, place);
+    if prepared.is_err() && joined.is_some() && member.is_none() {
+        // The error of the start is the one that is told.
+        let _ = networks::leave(session, &run.container, &record.config);
+    }
+    let prepared = prepared?;
     if run.explain {
         return explained(&prepared);
     }

@@ -1,5 +1,6 @@
 //! Reads `-p [[IP:]HOST[-HOST]:]CONTAINER[-CONTAINER][/PROTOCOL]`, and chooses free ports.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 
 use engine::spec::Publish;
@@ -99,8 +100,13 @@ pub fn check_free(publish: &[Publish]) -> Result<()> {
     for one in publish {
         let address = one.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         for port in (one.host..).take(one.count.into()) {
-            bind(address, port, one.udp).map_err(|error| {
-                let why = if error.kind() == std::io::ErrorKind::AddrInUse {
+            let bound = bind(address, port, one.udp);
+            if bound.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+                // Which ports a user may have, the plan says.
+                continue;
+            }
+            bound.map_err(|error| {
+                let why = if error.kind() == ErrorKind::AddrInUse {
                     "port is already allocated"
                 } else {
                     "it cannot be bound"

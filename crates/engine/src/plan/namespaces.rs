@@ -122,9 +122,7 @@ impl Chosen<'_> {
             mode => mode,
         };
         let network = match mode {
-            NetworkMode::Private if self.request.translates => {
-                Network::Names(self.request.network.cloned())
-            }
+            NetworkMode::Private if self.request.translates => translated(self.request)?,
             NetworkMode::Private => {
                 self.namespaces.net = Source::New;
                 helper(self.request)?
@@ -137,7 +135,7 @@ impl Chosen<'_> {
                 self.namespaces.net = self.shared(name, Kinds::NET)?;
                 Network::Inherit
             }
-            NetworkMode::Named(_) => Network::Names(self.request.network.cloned()),
+            NetworkMode::Named(_) => translated(self.request)?,
             NetworkMode::Default | NetworkMode::Host => Network::Inherit,
         };
         let publishes = matches!(network, Network::Helper { .. } | Network::Names(_));
@@ -174,10 +172,8 @@ impl Chosen<'_> {
 /// The program that connects a private network.
 fn helper(request: &Request<'_>) -> Result<Network> {
     let facts = request.facts;
+    check_ports(request)?;
     let publish = request.config.network.publish.clone();
-    if let Some(low) = publish.iter().find(|one| one.host < facts.first_port) {
-        return Err(low_port(low.host, facts.first_port));
-    }
     let (program, slirp, or_slirp) = match (&facts.pasta, &facts.slirp4netns) {
         // Without a default route pasta finds no addresses to copy.
         (Some(_), Some(slirp)) if facts.no_default_route => (slirp.clone(), true, None),
@@ -194,7 +190,19 @@ fn helper(request: &Request<'_>) -> Result<Network> {
     Ok(Network::Helper { program, slirp, or_slirp, publish })
 }
 
-/// The helper listens as the user.
+/// A network without a namespace.
+fn translated(request: &Request<'_>) -> Result<Network> {
+    check_ports(request)?;
+    Ok(Network::Names(request.network.cloned()))
+}
+
+/// The helper listens as the user, and so does a program without a namespace.
+fn check_ports(request: &Request<'_>) -> Result<()> {
+    let first = request.facts.first_port;
+    let low = request.config.network.publish.iter().find(|one| one.host < first);
+    low.map_or(Ok(()), |low| Err(low_port(low.host, first)))
+}
+
 fn low_port(port: u16, first: u16) -> Error {
     Error::Missing {
         what: format!("publishing the host's port {port}"),
