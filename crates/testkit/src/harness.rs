@@ -189,7 +189,7 @@ fn twice(name: &str, body: &Body<'_>) -> End {
             End::Passed => {
                 // Without the word by which readers of a long log look for what failed.
                 let first = first.trim_start_matches("panicked at ");
-                let why = first.lines().take(6).collect::<Vec<_>>().join(" | ");
+                let why = told(first);
                 println!("UNSTABLE {name}: passed when run again; at first: {why}");
                 End::Passed
             }
@@ -198,6 +198,15 @@ fn twice(name: &str, body: &Body<'_>) -> End {
         },
         end => end,
     }
+}
+
+/// The beginning of a message, and its end, where what was compared stands behind a command.
+fn told(message: &str) -> String {
+    const SOME: usize = 4;
+    let lines: Vec<&str> = message.lines().collect();
+    let rest = lines.len().saturating_sub(SOME).max(SOME.min(lines.len()));
+    let cut = if rest > SOME { &["..."][..] } else { &[] };
+    [&lines[..SOME.min(lines.len())], cut, &lines[rest..]].concat().join(" | ")
 }
 
 /// Returns true if a name contains the parts of a pattern in order.
@@ -294,6 +303,13 @@ impl Wishes {
 mod tests {
     use super::*;
     use crate::skip::Skip;
+
+    #[test]
+    fn messages_are_told_with_their_ends() {
+        assert_eq!(told("one"), "one");
+        assert_eq!(told("1\n2\n3\n4\n5"), "1 | 2 | 3 | 4 | 5");
+        assert_eq!(told("1\n2\n3\n4\n5\n6\n7\n8\n9"), "1 | 2 | 3 | 4 | ... | 6 | 7 | 8 | 9");
+    }
 
     #[test]
     fn filters_like_the_standard_harness() {
