@@ -41,16 +41,26 @@ pub fn lines(own: &str, networks: &[(&str, &[Entry])]) -> Vec<String> {
 }
 
 fn line(network: &str, entry: &Entry) -> String {
-    let short = entry.id.get(..SHORT).unwrap_or(&entry.id).to_owned();
     let whole = format!("{}.{network}", entry.name);
-    let mut names: Vec<&str> = Vec::with_capacity(entry.aliases.len() + 3);
+    let mut names = names(entry);
+    if is_name(&whole) {
+        names.push(&whole);
+    }
+    format!("{}\t{}", entry.address, names.join(" "))
+}
+
+/// The names of a member in each of its networks: its own, its aliases, and the beginning of its
+/// id.
+pub fn names(entry: &Entry) -> Vec<&str> {
+    let short = entry.id.get(..SHORT).unwrap_or(&entry.id);
     let aliases = entry.aliases.iter().map(String::as_str);
-    for name in std::iter::once(entry.name.as_str()).chain(aliases).chain([&*short, &*whole]) {
+    let mut names = Vec::with_capacity(entry.aliases.len() + 3);
+    for name in std::iter::once(entry.name.as_str()).chain(aliases).chain([short]) {
         if is_name(name) && !names.contains(&name) {
             names.push(name);
         }
     }
-    format!("{}\t{}", entry.address, names.join(" "))
+    names
 }
 
 /// Whether a text can stand in a hosts file as a name: not empty, and letters, digits, `-`, `_` and

@@ -19,6 +19,7 @@
 //! | [`members`] | joining and leaving |
 //! | [`table`] | what engines read of the members of a host |
 //! | [`hosts`] | the lines of `/etc/hosts`, and writing them to a file that is mounted |
+//! | [`dns`] | answers to questions for names: pure functions |
 //!
 //! # Scope
 //! A network has the scope `host`: its members on one host meet. Hosts that share a store share the
@@ -30,6 +31,7 @@
 //! joins drops the entries of dead ones.
 
 pub mod definition;
+pub mod dns;
 mod error;
 pub mod hosts;
 pub mod ipam;
