@@ -234,6 +234,35 @@ fn malformed(message: &[u8]) -> Answer {
     built(&reply)
 }
 
+/// "Server failure", for a question to which no server has an answer; `None` for what is no
+/// question.
+pub fn failure(message: &[u8]) -> Option<Vec<u8>> {
+    let asked = Packet::parse(message).ok()?;
+    let mut reply = reply_to(&asked, RCODE::ServerFailure);
+    reply.questions = asked.questions.clone();
+    match built(&reply) {
+        Answer::Message(bytes) => Some(bytes),
+        Answer::Forward | Answer::None => None,
+    }
+}
+
+/// Whether a message answers a question: it has the same number and the same question, in the same
+/// letters.
+pub fn is_answer(question: &[u8], message: &[u8]) -> bool {
+    let (Ok(asked), Ok(told)) = (Packet::parse(question), Packet::parse(message)) else {
+        return false;
+    };
+    let same = |(one, other): (&Question<'_>, &Question<'_>)| {
+        let label = |name: &Name<'_>| name.as_bytes().map(<[u8]>::to_vec).collect::<Vec<_>>();
+        (one.qtype, one.qclass) == (other.qtype, other.qclass)
+            && label(&one.qname) == label(&other.qname)
+    };
+    told.has_flags(PacketFlag::RESPONSE)
+        && asked.id() == told.id()
+        && asked.questions.len() == told.questions.len()
+        && asked.questions.iter().zip(&told.questions).all(same)
+}
+
 fn built(reply: &Packet<'_>) -> Answer {
     reply.build_bytes_vec_compressed().map_or(Answer::None, Answer::Message)
 }

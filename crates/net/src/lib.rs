@@ -30,6 +30,7 @@
 //! functions take `is_alive`), so nothing has to be cleaned up to be right. The next container that
 //! joins drops the entries of dead ones.
 
+pub mod agent;
 pub mod definition;
 pub mod dns;
 mod error;
