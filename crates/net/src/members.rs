@@ -22,7 +22,7 @@ use crate::networks::{IsAlive, Network};
 use crate::subnet::Subnet;
 
 /// How many containers of a host may be in networks at once.
-pub const SLOTS: u32 = 4096;
+pub const SLOTS: u32 = abi::network::SLOTS as u32 - 1;
 
 const PREFIX: &str = "members-";
 const SUFFIX: &str = ".json";
@@ -141,6 +141,11 @@ pub fn take_slot(store: &Store, id: &str, is_alive: &IsAlive<'_>) -> Result<u32>
 pub fn has_slot(store: &Store, id: &str) -> Result<bool> {
     let is_its = |slot: &Slot| slot.id == id && slot.networks.contains(ALONE);
     change_slots(store, &host(), |slots| slots.taken.iter().any(is_its))
+}
+
+/// The ids of all containers of this host that have a slot.
+pub(crate) fn with_slots(store: &Store) -> Result<Vec<String>> {
+    change_slots(store, &host(), |slots| slots.taken.iter().map(|slot| slot.id.clone()).collect())
 }
 
 /// Takes it back.

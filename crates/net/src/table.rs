@@ -50,7 +50,7 @@ pub struct Row<'a> {
 pub fn enter(store: &Store, row: &Row<'_>) -> Result<Place> {
     let (host, number) = (host(), u16::try_from(row.slot).ok());
     let slot = number.and_then(Slot::new).ok_or(Error::NoSlot { limit: crate::members::SLOTS })?;
-    let path = store.networks().path(&format!("table-{host}"));
+    let path = path(store);
     let written = change_slots(store, &host, |slots| -> Result<()> {
         let words = open(&path).map_err(|source| Error::Table { path: path.clone(), source })?;
         let Some(table) = Table::open(words.words()) else {
@@ -89,8 +89,13 @@ pub fn enter(store: &Store, row: &Row<'_>) -> Result<Place> {
     Ok(Place { table: path, slot: slot.number() })
 }
 
+/// Path of this host's table, which may not be there.
+pub(crate) fn path(store: &Store) -> PathBuf {
+    store.networks().path(&format!("table-{}", host()))
+}
+
 /// The first eight bytes of a container's id.
-fn key(id: &str) -> u64 {
+pub(crate) fn key(id: &str) -> u64 {
     id.get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(1).max(1)
 }
 

@@ -48,6 +48,9 @@ impl Slot {
     }
 }
 
+/// The last one.
+pub(super) const LAST: Slot = Slot(SLOTS as u16 - 1);
+
 /// A container's address in one network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Membership {

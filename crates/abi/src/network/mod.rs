@@ -36,8 +36,14 @@ const MAGIC: u64 = u64::from_le_bytes(*b"CorNet02");
 const WORD: usize = 8;
 const PAGE_WORDS: usize = 4096 / WORD;
 
-/// Number of containers that the table has room for.
+/// Number of slots: one for each container, and [`AGENT`].
 pub const SLOTS: usize = 4096;
+/// The slot of the process that answers questions for names.
+pub const AGENT: Slot = members::LAST;
+/// The address at which containers ask it, as Docker's, at port [`DOMAIN`].
+pub const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 11);
+/// The port for questions (RFC 1035, 4.2).
+pub const DOMAIN: u16 = 53;
 /// Real addresses of each container.
 const REAL: u32 = 4;
 /// Number of real addresses of a table: a block of this size, aligned to it.

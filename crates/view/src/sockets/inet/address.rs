@@ -1,7 +1,7 @@
 //! What an address of a guest means, and how one is written.
 
 use super::Network;
-use abi::network::{Slot, ports::LOOPBACK6};
+use abi::network::{AGENT, DOMAIN, NAME_SERVER, Slot, ports::LOOPBACK6};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 const AF_INET: u16 = 2;
@@ -106,8 +106,10 @@ pub(super) enum Destination {
 impl Destination {
     /// Finds it.
     pub(super) fn of(network: &Network<'_>, address: SocketAddr) -> Self {
-        const DOMAIN: u16 = 53;
         let Some(narrow) = narrow(address.ip()) else { return Self::Outside };
+        if address.port() == DOMAIN && narrow == NAME_SERVER {
+            return Self::Member(AGENT, narrow);
+        }
         if address.port() == DOMAIN && network.table.is_resolver(narrow) {
             return Self::Outside;
         }

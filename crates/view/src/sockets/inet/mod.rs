@@ -30,7 +30,7 @@ use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, HostFd};
 use crate::sockets::host::SocketKind;
-use abi::network::{Port, Protocol, Published, Slot, Table, Use};
+use abi::network::{AGENT, Port, Protocol, Published, Slot, Table, Use};
 pub use address::{LONGEST, SHORTEST, given, specify, spell};
 pub(super) use binding::{bind, listen};
 use core::net::{Ipv4Addr, SocketAddr};
@@ -65,6 +65,12 @@ impl Network<'_> {
     /// Returns true if the container is in one network.
     fn is_single(&self) -> bool {
         self.table.members().memberships(self.slot).nth(1).is_none()
+    }
+
+    /// The address from which this container reaches another.
+    fn towards(&self, other: Slot) -> Option<Ipv4Addr> {
+        let other = if other == AGENT { self.slot } else { other };
+        self.common(other).map(|(mine, _)| mine)
     }
 
     /// The addresses of this container and of another in the first network of both.

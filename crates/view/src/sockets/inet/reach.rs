@@ -8,7 +8,7 @@ use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, HostFd};
 use crate::sockets::host::SocketOption;
-use abi::network::{Place, Port, Protocol, Slot, Use, Way, ports::LOOPBACK6};
+use abi::network::{AGENT, Place, Port, Protocol, Slot, Use, Way, ports::LOOPBACK6};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The real address for one that a guest wants to reach; `None` if that is the guest's own. The
@@ -294,6 +294,10 @@ impl Target<'_> {
     /// Whether both sides are shown rightly by their real addresses alone ([`super::shown`]).
     fn is_told_by(&self, source: &Source, found: Option<&Port>) -> bool {
         let common = self.network.common(self.slot);
+        if self.slot == AGENT {
+            // It has one address.
+            return true;
+        }
         if !self.is_own() {
             return common == Some((self.source_shown(source), self.address));
         }

@@ -222,7 +222,7 @@ impl Seen<'_> {
                 } else if let Some(way) = way(network, protocol, (slot, peer), end) {
                     way.1
                 } else if slot != mine {
-                    network.common(slot)?.0
+                    network.towards(slot)?
                 } else {
                     // With a socket for all addresses, that by which the other side came.
                     self.plain(mine, if entry.is_some() { peer.at() } else { end.at() })?

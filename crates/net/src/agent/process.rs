@@ -1,0 +1,194 @@
+//! One agent for each host and store: when there is one, and what it knows of the containers.
+//!
+//! It reads who is in which network for each question, so that it has nothing to be told, and an
+//! agent that was killed leaves nothing but its lock, which the kernel takes back.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use abi::network::{AGENT, DOMAIN, Family, NAME_SERVER, Place, Port, Protocol, Slot, Table, Use};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::sockopt;
+use store::Store;
+use sys::ofd::{OfdLock, try_ofd_lock};
+use sys::shared::SharedWords;
+
+use super::server::{Directory, Server};
+use crate::dns::{Transport, Zone};
+use crate::error::{Error, Result};
+use crate::members::{self, Entry};
+use crate::networks::Networks;
+use crate::{Subnet, table};
+
+/// What the agent asks of who starts it. Its threads call at the same time.
+pub struct Hooks {
+    /// Whether the container with this id lives.
+    pub is_alive: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    /// The servers that know other names for a container, in the order in which they are asked.
+    pub servers: Box<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>,
+}
+
+/// For so long an answer of [`Hooks::is_alive`] is used again.
+const FRESH: Duration = Duration::from_secs(1);
+/// The agent stays for so long after the last container: the next one may come at once.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Whether an agent serves this host. It holds a lock on the table for as long as it lives.
+///
+/// # Errors
+/// [`Error::Table`] if there is no table.
+pub fn is_running(store: &Store) -> Result<bool> {
+    let path = table::path(store);
+    let file = open(&path).map_err(|source| Error::Table { path: path.clone(), source })?;
+    Ok(try_ofd_lock(&file, OfdLock::Exclusive).is_err())
+}
+
+fn open(path: &std::path::Path) -> std::io::Result<rustix::fd::OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Serves until no container of this host has a place in the table. Returns at once if another
+/// agent does. `ready` is called when questions are answered.
+///
+/// # Errors
+/// [`Error::Table`] if there is no table, or no socket can be made.
+pub fn run(store: &Store, hooks: Hooks, ready: impl FnOnce()) -> Result<()> {
+    let path = table::path(store);
+    let failed = |source| Error::Table { path: path.clone(), source };
+    let lock = open(&path).map_err(failed)?;
+    if try_ofd_lock(&lock, OfdLock::Exclusive).is_err() {
+        return Ok(());
+    }
+    let words = SharedWords::map(&lock).map_err(|errno| failed(errno.into()))?;
+    let (store, since) = (store.clone(), Mutex::new(Instant::now()));
+    let known = Known { store, hooks, words, alive: Mutex::default(), since };
+    let server = known.bind().map_err(failed)?;
+    ready();
+    let directory: Arc<dyn Directory> = Arc::new(known);
+    server.serve(&directory).map_err(failed)
+}
+
+/// What the agent knows.
+struct Known {
+    store: Store,
+    hooks: Hooks,
+    words: SharedWords,
+    /// Which containers live, and when that was asked.
+    alive: Mutex<HashMap<String, (Instant, bool)>>,
+    /// When somebody was last there.
+    since: Mutex<Instant>,
+}
+
+impl Known {
+    fn table(&self) -> Option<Table<'_>> {
+        Table::open(self.words.words())
+    }
+
+    /// Binds the server, and notes its sockets.
+    fn bind(&self) -> std::io::Result<Server> {
+        let table = self.table().ok_or(std::io::ErrorKind::InvalidData)?;
+        let real = table.real(AGENT, Use::Loopback);
+        let server = Server::bind(real)?;
+        let real_port = server.udp().local_addr()?.port();
+        let (tcp, udp) =
+            (sockopt::socket_cookie(server.tcp())?, sockopt::socket_cookie(server.udp())?);
+        for (protocol, cookie) in [(Protocol::Tcp, tcp), (Protocol::Udp, udp)] {
+            let port = Port {
+                protocol,
+                family: Family::V4,
+                address: NAME_SERVER,
+                port: DOMAIN,
+                real,
+                real_port,
+                cookie,
+                group: false,
+            };
+            let ports = table.ports();
+            let place = Place { at: Some(Use::Loopback), port: real_port };
+            ports.set_virtual_port(AGENT, protocol, place, DOMAIN);
+            // The sockets of an agent before.
+            if !ports.insert(AGENT, &port, |_| true) {
+                return Err(std::io::ErrorKind::StorageFull.into());
+            }
+        }
+        Ok(server)
+    }
+
+    /// The container that has a real address; for a socket of datagrams that is bound to all of the
+    /// host's, the one that has noted its port.
+    fn container(&self, client: SocketAddr, transport: Transport) -> Option<(Slot, u64)> {
+        let (table, IpAddr::V4(address)) = (self.table()?, client.ip()) else { return None };
+        let slot = if address == Ipv4Addr::LOCALHOST && transport == Transport::Udp {
+            table.ports().owner_of_wild(Protocol::Udp, client.port())?
+        } else {
+            table.owner(address)?.0
+        };
+        Some((slot, table.members().container(slot)?))
+    }
+
+    fn is_alive(&self, id: &str) -> bool {
+        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, lives)) = alive.get(id).filter(|(at, _)| at.elapsed() < FRESH) {
+            return *lives;
+        }
+        let lives = (self.hooks.is_alive)(id);
+        alive.retain(|_, (at, _)| at.elapsed() < FRESH);
+        alive.insert(id.to_owned(), (Instant::now(), lives));
+        lives
+    }
+
+    /// The networks of a container, each with its living members, and the container's id.
+    fn networks(&self, client: SocketAddr, transport: Transport) -> Option<(String, Vec<Joined>)> {
+        let (slot, key) = self.container(client, transport)?;
+        let is_it =
+            |entry: &Entry| entry.slot == u32::from(slot.number()) && table::key(&entry.id) == key;
+        let (mut id, mut found) = (None, Vec::new());
+        for network in Networks::of(&self.store).list().ok()? {
+            let Ok(mut entries) = members::list(&network) else { continue };
+            let Some(own) = entries.iter().find(|entry| is_it(entry)) else { continue };
+            id = Some(own.id.clone());
+            entries.retain(|entry| is_it(entry) || self.is_alive(&entry.id));
+            found.push((network.name().to_owned(), network.definition().subnet, entries));
+        }
+        Some((id?, found))
+    }
+}
+
+/// A network's name, addresses and members.
+type Joined = (String, Subnet, Vec<Entry>);
+
+impl Directory for Known {
+    fn zone(&self, client: SocketAddr, transport: Transport) -> Option<Zone> {
+        let (_, networks) = self.networks(client, transport)?;
+        let networks: Vec<_> =
+            networks.iter().map(|(name, subnet, all)| (name.as_str(), *subnet, &**all)).collect();
+        Some(Zone::of(&networks))
+    }
+
+    fn servers(&self, client: SocketAddr, transport: Transport) -> Vec<SocketAddr> {
+        let Some((id, networks)) = self.networks(client, transport) else { return Vec::new() };
+        let is_internal = self
+            .table()
+            .zip(networks.first().and_then(|(.., entries)| {
+                let own = entries.iter().find(|entry| entry.id == id)?;
+                Slot::new(u16::try_from(own.slot).ok()?)
+            }))
+            .is_some_and(|(table, slot)| table.members().is_internal(slot));
+        if is_internal {
+            // No way leads out.
+            return Vec::new();
+        }
+        (self.hooks.servers)(&id).into_iter().map(|server| (server, DOMAIN).into()).collect()
+    }
+
+    fn is_needed(&self) -> bool {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = members::with_slots(&self.store).unwrap_or_default();
+        if all.iter().any(|id| self.is_alive(id)) {
+            *since = Instant::now();
+        }
+        since.elapsed() < LINGER
+    }
+}
