@@ -61,6 +61,10 @@ fn main() -> ExitCode {
             words.get(1).and_then(|word| word.to_str()),
         ));
     }
+    if words.first().is_some_and(|word| word == containers::container::network_agent::WORD) {
+        let store = words.get(1).map(std::path::Path::new);
+        return ExitCode::from(containers::container::network_agent::be_agent(store));
+    }
     if words.first().is_some_and(|word| word == "run" || word == "exec") {
         sys::prefault::start();
     }

@@ -29,6 +29,7 @@ pub mod look;
 pub mod made;
 pub mod make;
 mod naming;
+pub mod network_agent;
 pub mod networks;
 pub mod port_filter;
 pub mod prepare;

@@ -6,15 +6,16 @@
 //! with its supervisor the next that joins removes what is left.
 
 use std::collections::HashSet;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use engine::choose::Engine;
 use engine::plan::NetworkPlace;
 use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec};
 use engine::supervise::state::{self, Observed};
 use net::{Entry, Member, Network, Networks, definition, hosts, ipam, members, table};
-use store::ContainerDir;
+use store::{ContainerDir, Store};
 
+use super::network_agent;
 use super::record::{self, Record};
 use crate::error::{Error, Result};
 use crate::request::{networks, ports};
@@ -165,7 +166,10 @@ pub fn used(session: &Session) -> Result<HashSet<String>> {
 /// Whether the container with this id lives, here or on another host that shares the store. One of
 /// which that cannot be known does.
 pub fn is_alive(session: &Session, id: &str) -> bool {
-    let Ok(store) = session.store() else { return true };
+    session.store().map_or(true, |store| lives(store, id))
+}
+
+fn lives(store: &Store, id: &str) -> bool {
     match store.containers().find(id) {
         Ok(container) => match state::observe(&container.path()) {
             Ok(observed) => matches!(observed, Observed::Running(_) | Observed::Restarting { .. }),
@@ -174,6 +178,11 @@ pub fn is_alive(session: &Session, id: &str) -> bool {
         Err(store::Error::NoContainer { .. }) => false,
         Err(_) => true,
     }
+}
+
+/// Whether a container lives, or somebody is about to start a program in it.
+pub fn may_live(store: &Store, id: &str) -> bool {
+    lives(store, id) || is_starting(store, id)
 }
 
 /// Whether an engine has networks without network namespaces.
@@ -215,7 +224,7 @@ fn joined(
     lives: bool,
 ) -> Result<NetworkPlace> {
     let store = session.store()?;
-    let may_live = |id: &str| is_alive(session, id) || is_starting(session, id);
+    let may_live = |id: &str| may_live(store, id);
     let networks = find(session, &config.network.networks)?;
     let mut endpoints = Vec::new();
     for (network, wanted) in networks.iter().zip(&config.network.networks) {
@@ -249,7 +258,15 @@ fn joined(
     let address = endpoints.first().map_or(Ipv4Addr::LOCALHOST, |first| first.address);
     let hosts = hosts::rewrite("", &lines(container.id(), &networks)?);
     let name = hosts::name(&record::title(container), container.id()).to_owned();
-    Ok(NetworkPlace { table: place.table, slot: place.slot, address, name, hosts })
+    // Without it members are found by `/etc/hosts`, and other names as on the host.
+    let asks = !endpoints.is_empty()
+        && network_agent::ensure(session)
+            .inspect_err(|error| {
+                session.warn(&format!("no answers to questions for names: {error}"))
+            })
+            .is_ok();
+    let (table, slot) = (place.table, place.slot);
+    Ok(NetworkPlace { table, slot, address, name, hosts, asks })
 }
 
 /// The place that a running container has.
@@ -317,18 +334,22 @@ fn lines(id: &str, networks: &[Network]) -> Result<Vec<String>> {
 
 /// Whether somebody is about to start a program in a container: he holds its lock until its state
 /// says so.
-fn is_starting(session: &Session, id: &str) -> bool {
-    let Ok(store) = session.store() else { return true };
+fn is_starting(store: &Store, id: &str) -> bool {
     let Ok(container) = store.containers().find(id) else { return false };
     !matches!(container.try_lock_exclusive(), Ok(Some(_)))
 }
 
-/// The loopback addresses of the host at which programs ask for names.
-fn resolvers() -> Vec<Ipv4Addr> {
+/// The servers at which the host asks for names (resolv.conf(5)).
+pub fn servers_of_host() -> Vec<IpAddr> {
     let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     let servers = text.lines().filter_map(|line| line.strip_prefix("nameserver"));
-    let addresses = servers.filter_map(|address| address.trim().parse::<Ipv4Addr>().ok());
-    addresses.filter(Ipv4Addr::is_loopback).collect()
+    servers.filter_map(|address| address.trim().parse().ok()).collect()
+}
+
+/// Those at its loopback addresses.
+fn resolvers() -> Vec<Ipv4Addr> {
+    let old = |address| if let IpAddr::V4(address) = address { Some(address) } else { None };
+    servers_of_host().into_iter().filter_map(old).filter(Ipv4Addr::is_loopback).collect()
 }
 
 #[cfg(test)]

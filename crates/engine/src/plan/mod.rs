@@ -331,6 +331,8 @@ pub struct NetworkPlace {
     pub name: String,
     /// Lines of `/etc/hosts`: the names of the networks' members.
     pub hosts: String,
+    /// Names are asked for at 127.0.0.11.
+    pub asks: bool,
 }
 
 /// Limits through a control group.

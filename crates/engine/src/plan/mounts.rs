@@ -268,7 +268,11 @@ fn resolv(config: &ContainerConfig, network: &Network, path: PathBuf) -> EtcFile
         Network::Helper { slirp: false, .. } => Some(super::DNS_FORWARD),
         _ => None,
     };
-    if config.dns.servers.is_empty() {
+    if matches!(network, Network::Names(Some(place)) if place.asks) {
+        // The agent asks the servers of `--dns`.
+        without.push("nameserver".into());
+        let _ = writeln!(text, "nameserver {}", abi::network::NAME_SERVER);
+    } else if config.dns.servers.is_empty() {
         if let Some(address) = forwarder {
             without.push("nameserver".into());
             let _ = writeln!(text, "nameserver {address}");
