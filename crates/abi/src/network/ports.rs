@@ -18,8 +18,9 @@ use super::{Slot, Use};
 use core::net::Ipv4Addr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Words of an entry: key, addresses, cookie, when it was noted (of ways the other end), when its
-/// socket was last seen to live. The rest fills a line of the processor's cache.
+/// Words of an entry: key, addresses, cookie, when it was noted, when its socket was last seen to
+/// live; of ways the last two are the other end, and when it was noted. The rest fills a line of the
+/// processor's cache.
 const ENTRY: usize = 8;
 const ENTRIES: usize = 1 << 15;
 pub(super) const WORDS: usize = ENTRIES * ENTRY;
@@ -348,17 +349,18 @@ impl<'a> Ports<'a> {
             let free = &entry[COOKIE];
             free.compare_exchange(0, cookie, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
-        let mut places = self.near(start);
-        let place = places.find(|entry| claim(entry)).or_else(|| {
-            let mut places = self.near(start);
-            places
-                .find(|entry| is_way(key_of(entry)) && remove(entry, key_of(entry)) && claim(entry))
+        let place = self.near(start).find(|entry| claim(entry)).or_else(|| {
+            // Instead of the oldest.
+            let ways = self.near(start).filter(|entry| is_way(key_of(entry)));
+            let oldest = ways.min_by_key(|entry| entry[SEEN].load(Ordering::Relaxed))?;
+            (remove(oldest, key_of(oldest)) && claim(oldest)).then_some(oldest)
         });
         if let Some(entry) = place {
             let addresses = u64::from(way.source.to_bits()) << 32;
             let addresses = addresses | u64::from(way.destination.to_bits());
             entry[ADDRESSES].store(addresses, Ordering::Relaxed);
             entry[TARGET].store(target(way.to), Ordering::Relaxed);
+            entry[SEEN].store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
             entry[KEY].store(start, Ordering::Release);
         }
     }

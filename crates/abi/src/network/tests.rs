@@ -253,6 +253,26 @@ fn ways_are_found_by_both_ends() {
     assert_eq!(find(way.from, way.to), None);
 }
 
+/// Of one place the newest ways are kept.
+#[test]
+fn the_oldest_way_gives_way() {
+    let words = memory();
+    let ports = Table::create(&words, BASE).unwrap().ports();
+    let way = |to| Way {
+        protocol: Protocol::Udp,
+        from: Place { at: Some(Use::Network), port: 53 },
+        to: (BASE, to),
+        source: BASE,
+        destination: BASE,
+    };
+    for to in 1..=1000 {
+        ports.insert_way(slot(1), &way(to), to.into());
+        for last in to.saturating_sub(9).max(1)..=to {
+            assert!(ports.way(slot(1), Protocol::Udp, way(1).from, (BASE, last)).is_some());
+        }
+    }
+}
+
 /// Ways are hints: they take no room that sockets need.
 #[test]
 fn ways_give_room() {
