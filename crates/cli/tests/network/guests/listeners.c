@@ -150,6 +150,23 @@ static void passed(void) {
     close(back); close(client); close(other); close(pair[0]); close(pair[1]);
 }
 
+/* A child that ends says so by a signal that nobody has asked for. */
+static void unnoticed(void) {
+    TITLE("a child's end, unnoticed");
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) exit(3);
+    limited(pair[0]);
+    fflush(stdout);
+    pid_t idle = fork();
+    if (idle == 0) { usleep(50000); _exit(0); }
+    pid_t talks = fork();
+    if (talks == 0) { usleep(200000); _exit(send(pair[1], "late", 4, 0) != 4); }
+    line("heard %s", heard(pair[0]));
+    ended("idle", idle);
+    ended("talks", talks);
+    close(pair[0]); close(pair[1]);
+}
+
 static void quick(void) {
     TITLE("data with the first packet");
     addr a;
@@ -363,6 +380,7 @@ int main(int argc, char **argv) {
     groups();
     inherited();
     passed();
+    unnoticed();
     quick();
     copies();
     killed();

@@ -19,7 +19,7 @@
 //! - [`backend`]: the guest's memory and the calls made for it, as the view wants them.
 //!   [`processes`]: processes of other tracers.
 //! - [`scratch`]: memory in the guest for paths. [`mapping`]: where that does not do.
-//!   [`placement`]: on which processor.
+//!   [`placement`]: on which processor. [`signal`]: what the kernel does otherwise to a tracee.
 //!
 //! One thread traces, and deals with one event at a time. There is one lock, of [`placement`],
 //! which a second thread shares that only lets idle guests go to other processors. What takes long
@@ -36,6 +36,7 @@ mod mapping;
 mod placement;
 mod processes;
 mod scratch;
+mod signal;
 mod sockets;
 mod tracee;
 mod tracer;

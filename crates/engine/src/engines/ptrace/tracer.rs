@@ -16,6 +16,7 @@
 use super::backend::TracerHost;
 use super::placement::Placement;
 use super::scratch::{Chunks, Room};
+use super::signal;
 use super::tracee::{Executing, Held, Phase, Program, Tracee};
 use abi::calls::Op;
 use abi::calls::filter::Interest;
@@ -134,7 +135,10 @@ impl<'a, H: TracerHost> Tracer<'a, H> {
             },
             Stop::Child => self.made_child(stopped),
             Stop::Exec => self.executed(stopped),
-            Stop::Signal(signal) => self.go_on(stopped, signal),
+            Stop::Signal(signal) => {
+                signal::renew_call(&stopped, signal);
+                self.go_on(stopped, signal);
+            }
             Stop::Group(_) => {
                 let _ = stopped.listen();
             }
