@@ -45,8 +45,8 @@ pub struct Row<'a> {
 /// Writes a container that has joined its networks into the table.
 ///
 /// # Errors
-/// [`Error::NoSlot`] for a slot that is none; [`Error::TooMany`] for more networks or published ranges
-/// than a container may have; [`Error::Table`] if the file cannot be made or mapped.
+/// [`Error::NoSlot`] for a slot that is none; [`Error::TooMany`] for more networks or published
+/// ranges than a container may have; [`Error::Table`] if the file cannot be made or mapped.
 pub fn enter(store: &Store, row: &Row<'_>) -> Result<Place> {
     let (host, number) = (host(), u16::try_from(row.slot).ok());
     let slot = number.and_then(Slot::new).ok_or(Error::NoSlot { limit: crate::members::SLOTS })?;
@@ -61,8 +61,7 @@ pub fn enter(store: &Store, row: &Row<'_>) -> Result<Place> {
         let (members, id) = (table.members(), key(row.id));
         if !row.lives || members.container(slot) != Some(id) {
             slots.check_published(&members, slot, row.published)?;
-            members.take(slot, id);
-            table.ports().clear(slot);
+            table.take(slot, id);
             for published in row.published {
                 if !members.publish(slot, *published) {
                     let limit = abi::network::members::PUBLISHED;
@@ -151,7 +150,7 @@ mod tests {
         let path = dir.path().join("table-here");
         let slot = Slot::new(3).unwrap();
         let words = open(&path).unwrap();
-        Table::open(words.words()).unwrap().members().take(slot, 7);
+        Table::open(words.words()).unwrap().take(slot, 7);
         let again = open(&path).unwrap();
         assert_eq!(Table::open(again.words()).unwrap().members().container(slot), Some(7));
         std::fs::write(&path, vec![7; SIZE]).unwrap();

@@ -24,6 +24,8 @@ const _: () = assert!(PUBLISHED_AT + 2 * PUBLISHED <= ROW);
 const CONTAINER: usize = 0;
 /// Is not 0 if all networks of the container are internal.
 const INTERNAL: usize = 1;
+/// Counts the containers that have had the slot.
+const GENERATION: usize = 2;
 const MEMBERSHIPS_AT: usize = 8;
 const PUBLISHED_AT: usize = MEMBERSHIPS_AT + ROOM;
 
@@ -154,20 +156,29 @@ impl<'a> Members<'a> {
         (id != 0).then_some(id)
     }
 
-    /// Gives a slot to a container. What an earlier one left in it is removed.
-    pub fn take(&self, slot: Slot, container: u64) {
-        self.clear(slot);
+    /// Gives a slot to a container.
+    pub(super) fn set_container(&self, slot: Slot, container: u64) {
         self.row(slot)[CONTAINER].store(container, Ordering::Release);
     }
 
-    /// Frees a slot.
+    /// Frees a slot. What its container has bound counts no more.
     pub fn clear(&self, slot: Slot) {
         for membership in self.memberships(slot) {
             self.leave(slot, membership.network);
         }
-        for word in self.row(slot) {
-            word.store(0, Ordering::Release);
+        for (at, word) in self.row(slot).iter().enumerate() {
+            if at == GENERATION {
+                word.fetch_add(1, Ordering::AcqRel);
+            } else {
+                word.store(0, Ordering::Release);
+            }
         }
+    }
+
+    /// How often the slot was freed.
+    #[inline]
+    pub(super) fn generation(&self, slot: Slot) -> u64 {
+        self.row(slot)[GENERATION].load(Ordering::Acquire)
     }
 
     /// Returns true if no way leads out of the container's networks.

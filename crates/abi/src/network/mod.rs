@@ -32,7 +32,7 @@ pub use members::{Membership, Published, Slot};
 pub use ports::{Family, Place, Port, Protocol, Way};
 
 /// First word of the file. The last digits count versions of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"CorNet02");
+const MAGIC: u64 = u64::from_le_bytes(*b"CorNet03");
 const WORD: usize = 8;
 const PAGE_WORDS: usize = 4096 / WORD;
 
@@ -169,6 +169,16 @@ impl<'a> Table<'a> {
         members::Members { rows: &self.words[MEMBERS], directory: &self.words[DIRECTORY] }
     }
 
+    /// Gives a slot to a container. Nothing that an earlier one left in it counts any more.
+    pub fn take(&self, slot: Slot, container: u64) {
+        let members = self.members();
+        members.clear(slot);
+        if ports::is_first(members.generation(slot)) {
+            self.ports().clear(slot);
+        }
+        members.set_container(slot, container);
+    }
+
     /// The sockets.
     pub fn ports(&self) -> ports::Ports<'a> {
         ports::Ports {
@@ -176,6 +186,7 @@ impl<'a> Table<'a> {
             aliases: &self.words[ALIASES],
             clock: &self.words[header::CLOCK],
             wild: &self.words[WILDS],
+            members: self.members(),
         }
     }
 }

@@ -10,17 +10,21 @@
 //! written. A process that is killed in between leaves a place that nobody uses until the file is
 //! made anew.
 //!
+//! An entry names the *generation* of its slot, which changes with each container that has it, so
+//! those of a container count no more once it has left.
+//!
 //! For real ports that differ from the virtual ones there are *aliases*: the way back. And for
 //! connections whose two addresses do not tell by which address of a container one was reached
 //! there are *ways*. Both are hints: where there is no room, an older one is overwritten.
 
+use super::members::Members;
 use super::{Slot, Use};
 use core::net::Ipv4Addr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Words of an entry: key, addresses, cookie, when it was noted, when its socket was last seen to
-/// live; of ways the last two are the other end, and when it was noted. The rest fills a line of the
-/// processor's cache.
+/// live; of ways the last two are the other end, and when it was noted. The rest fills a line of
+/// the processor's cache.
 const ENTRY: usize = 8;
 const ENTRIES: usize = 1 << 15;
 pub(super) const WORDS: usize = ENTRIES * ENTRY;
@@ -43,6 +47,9 @@ const GROUP: u64 = 1 << 62;
 const FAMILY: u32 = 48;
 /// An alias of a socket that is bound to all of the host's addresses: it leads to the container.
 const WILD: u64 = 1 << 61;
+/// The generation of the slot.
+const GENERATION: u32 = 50;
+const GENERATION_MASK: u64 = 0x7ff << GENERATION;
 
 /// The protocol of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,10 +111,10 @@ pub struct Port {
 }
 
 impl Port {
-    fn key(&self, slot: Slot) -> u64 {
+    /// What is in the key beside where a search begins.
+    fn rest(&self) -> u64 {
         let group = if self.group { GROUP } else { 0 };
-        let real = u64::from(self.real_port) << 32;
-        start_of(slot, self.protocol, self.port) | group | self.family.number() << FAMILY | real
+        group | self.family.number() << FAMILY | u64::from(self.real_port) << 32
     }
 
     const fn addresses(&self) -> u64 {
@@ -167,25 +174,17 @@ pub struct Place {
     pub port: u16,
 }
 
-/// The part of a key that a search knows: port (16), slot (12), protocol (1), and of ways and
-/// aliases the real address (3).
-const fn start_of(slot: Slot, protocol: Protocol, port: u16) -> u64 {
-    let udp = matches!(protocol, Protocol::Udp) as u64;
-    PRESENT | udp << 28 | (slot.number() as u64) << 16 | port as u64
-}
-
-const START: u64 = PRESENT | 0xffff_ffff;
+/// The part of a key that a search knows: port (16), slot (12), protocol (1), generation (11), and
+/// of ways and aliases the real address (3).
+const START: u64 = PRESENT | GENERATION_MASK | 0xffff_ffff;
 /// The real address in a key; never 0.
 const USE: u32 = 29;
 
-const fn start_at(slot: Slot, protocol: Protocol, place: Place) -> u64 {
-    let at = match place.at {
-        None => 1,
-        Some(Use::Network) => 2,
-        Some(Use::Loopback) => 3,
-        Some(Use::Loopback6) => 4,
-    };
-    start_of(slot, protocol, place.port) | at << USE
+/// Returns true if a generation, or the one after it, cannot be told from an earlier one: each
+/// container frees its slot when it takes it and when it leaves.
+pub(super) const fn is_first(generation: u64) -> bool {
+    let counted = GENERATION_MASK >> GENERATION;
+    generation > counted && generation & counted <= 1
 }
 
 const fn is_way(key: u64) -> bool {
@@ -201,10 +200,36 @@ pub struct Ports<'a> {
     pub(super) clock: &'a AtomicU64,
     /// Sockets of datagrams that are bound to all of the host's addresses: cookie and port.
     pub(super) wild: &'a [AtomicU64],
+    pub(super) members: Members<'a>,
 }
 
+type Entry = [AtomicU64; ENTRY];
+
 impl<'a> Ports<'a> {
-    fn near(&self, start: u64) -> impl Iterator<Item = &'a [AtomicU64; ENTRY]> + use<'a> {
+    fn start_of(&self, slot: Slot, protocol: Protocol, port: u16) -> u64 {
+        let udp = u64::from(protocol == Protocol::Udp);
+        let generation = self.members.generation(slot) << GENERATION & GENERATION_MASK;
+        PRESENT | generation | udp << 28 | u64::from(slot.number()) << 16 | u64::from(port)
+    }
+
+    fn start_at(&self, slot: Slot, protocol: Protocol, place: Place) -> u64 {
+        let at = match place.at {
+            None => 1,
+            Some(Use::Network) => 2,
+            Some(Use::Loopback) => 3,
+            Some(Use::Loopback6) => 4,
+        };
+        self.start_of(slot, protocol, place.port) | at << USE
+    }
+
+    /// Returns true if the container whose entry it is has left.
+    fn is_stale(&self, key: u64) -> bool {
+        let slot = Slot::new((key >> 16) as u16 & 0xfff);
+        let now = slot.map(|slot| self.members.generation(slot) << GENERATION & GENERATION_MASK);
+        key & PRESENT != 0 && now != Some(key & GENERATION_MASK)
+    }
+
+    fn near(&self, start: u64) -> impl Iterator<Item = &'a Entry> + use<'a> {
         let entries = self.words.as_chunks::<ENTRY>().0;
         let first = crate::shared::hash(&start.to_le_bytes(), 1) as usize % ENTRIES;
         (0..NEAR).map(move |far| &entries[(first / 4 * 4 + far) % ENTRIES])
@@ -218,7 +243,7 @@ impl<'a> Ports<'a> {
         protocol: Protocol,
         port: u16,
     ) -> impl Iterator<Item = Port> + use<'a> {
-        let start = start_of(slot, protocol, port);
+        let start = self.start_of(slot, protocol, port);
         self.near(start).filter_map(move |entry| {
             let key = entry[KEY].load(Ordering::Acquire);
             if key & START != start {
@@ -230,11 +255,11 @@ impl<'a> Ports<'a> {
 
     /// Notes a socket. Entries that `is_dead` says the kernel does not have any more give way if
     /// there is no room. Returns false if there is none even so.
-    pub fn insert(&self, slot: Slot, port: &Port, mut is_dead: impl FnMut(&Port) -> bool) -> bool {
-        let start = start_of(slot, port.protocol, port.port);
+    pub fn insert(&self, slot: Slot, port: &Port, is_dead: impl FnMut(&Port) -> bool) -> bool {
+        let start = self.start_of(slot, port.protocol, port.port);
         let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
         for entry in self.near(start) {
-            let key = entry[KEY].load(Ordering::Acquire);
+            let key = key_of(entry);
             if key & START == start
                 && let Some(there) = read(entry, key)
                 && port.replaces(&there)
@@ -244,33 +269,55 @@ impl<'a> Ports<'a> {
                 entry[COOKIE].store(port.cookie, Ordering::Release);
                 let _ = entry[KEY].compare_exchange(
                     key,
-                    port.key(slot),
+                    start | port.rest(),
                     Ordering::AcqRel,
                     Ordering::Relaxed,
                 );
                 return true;
             }
         }
-        let put = |entry: &[AtomicU64; ENTRY]| {
-            let claimed =
-                entry[COOKIE].compare_exchange(0, port.cookie, Ordering::AcqRel, Ordering::Relaxed);
-            if claimed.is_err() {
-                return false;
-            }
-            entry[ADDRESSES].store(port.addresses(), Ordering::Relaxed);
-            entry[STAMP].store(stamp, Ordering::Relaxed);
-            entry[SEEN].store(0, Ordering::Relaxed);
-            entry[KEY].store(port.key(slot), Ordering::Release);
-            true
+        let room = self.room(start, port.cookie);
+        let room = room.or_else(|| self.room_of_dead(start, port.cookie, is_dead));
+        let Some(entry) = room.or_else(|| self.room_of_way(start, port.cookie)) else {
+            return false;
         };
-        if self.near(start).any(put) {
-            return true;
-        }
-        self.near(start).any(|entry| {
-            let key = entry[KEY].load(Ordering::Acquire);
-            let dead = is_way(key) || read(entry, key).is_some_and(|there| is_dead(&there));
-            dead && remove(entry, key) && put(entry)
+        entry[ADDRESSES].store(port.addresses(), Ordering::Relaxed);
+        entry[STAMP].store(stamp, Ordering::Relaxed);
+        entry[SEEN].store(0, Ordering::Relaxed);
+        entry[KEY].store(start | port.rest(), Ordering::Release);
+        true
+    }
+
+    /// Claims a free entry, or one of a container that has left.
+    fn room(&self, start: u64, cookie: u64) -> Option<&'a Entry> {
+        let free = self.near(start).find(|entry| claim(entry, cookie));
+        free.or_else(|| {
+            self.near(start).find(|entry| {
+                let key = key_of(entry);
+                self.is_stale(key) && remove(entry, key) && claim(entry, cookie)
+            })
         })
+    }
+
+    /// Claims one whose socket the kernel does not have any more.
+    fn room_of_dead(
+        &self,
+        start: u64,
+        cookie: u64,
+        mut is_dead: impl FnMut(&Port) -> bool,
+    ) -> Option<&'a Entry> {
+        self.near(start).find(|entry| {
+            let key = key_of(entry);
+            let port = if is_way(key) { None } else { read(entry, key) };
+            port.is_some_and(|port| is_dead(&port)) && remove(entry, key) && claim(entry, cookie)
+        })
+    }
+
+    /// Claims that of the oldest way.
+    fn room_of_way(&self, start: u64, cookie: u64) -> Option<&'a Entry> {
+        let ways = self.near(start).filter(|entry| is_way(key_of(entry)));
+        let oldest = ways.min_by_key(|entry| entry[SEEN].load(Ordering::Relaxed))?;
+        (remove(oldest, key_of(oldest)) && claim(oldest, cookie)).then_some(oldest)
     }
 
     /// What was noted at a real place of a container, each with when.
@@ -281,7 +328,7 @@ impl<'a> Ports<'a> {
         (place, real): (Place, Ipv4Addr),
     ) -> impl Iterator<Item = (Port, u64)> + use<'a> {
         let port = self.virtual_port(slot, protocol, place).unwrap_or(place.port);
-        let start = start_of(slot, protocol, port);
+        let start = self.start_of(slot, protocol, port);
         self.near(start).filter_map(move |entry| {
             let key = entry[KEY].load(Ordering::Acquire);
             let one = Some(key).filter(|key| key & START == start).and_then(|key| read(entry, key));
@@ -309,8 +356,8 @@ impl<'a> Ports<'a> {
         self.noted(slot, protocol, at).nth(1).is_some()
     }
 
-    fn entry_of(&self, slot: Slot, port: &Port) -> Option<&'a [AtomicU64; ENTRY]> {
-        let key = port.key(slot);
+    fn entry_of(&self, slot: Slot, port: &Port) -> Option<&'a Entry> {
+        let key = self.start_of(slot, port.protocol, port.port) | port.rest();
         self.near(key & START).find(|entry| {
             let is_its = |at: usize, word: u64| entry[at].load(Ordering::Acquire) == word;
             is_its(KEY, key) && is_its(COOKIE, port.cookie) && is_its(ADDRESSES, port.addresses())
@@ -330,10 +377,16 @@ impl<'a> Ports<'a> {
         }
     }
 
-    /// Notes a way. `cookie`: that of the socket that connects.
-    pub fn insert_way(&self, slot: Slot, way: &Way, cookie: u64) {
-        let start = start_at(slot, way.protocol, way.from);
-        let key_of = |entry: &[AtomicU64; ENTRY]| entry[KEY].load(Ordering::Acquire);
+    /// Notes a way. `cookie`: that of the socket that connects. `is_dead` and what is returned are
+    /// as for [`Self::insert`].
+    pub fn insert_way(
+        &self,
+        slot: Slot,
+        way: &Way,
+        cookie: u64,
+        is_dead: impl FnMut(&Port) -> bool,
+    ) -> bool {
+        let start = self.start_at(slot, way.protocol, way.from);
         for entry in self.near(start) {
             let key = key_of(entry);
             let is_old = || {
@@ -345,29 +398,22 @@ impl<'a> Ports<'a> {
                 remove(entry, key);
             }
         }
-        let claim = |entry: &[AtomicU64; ENTRY]| {
-            let free = &entry[COOKIE];
-            free.compare_exchange(0, cookie, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let room = self.room(start, cookie).or_else(|| self.room_of_way(start, cookie));
+        let Some(entry) = room.or_else(|| self.room_of_dead(start, cookie, is_dead)) else {
+            return false;
         };
-        let place = self.near(start).find(|entry| claim(entry)).or_else(|| {
-            // Instead of the oldest.
-            let ways = self.near(start).filter(|entry| is_way(key_of(entry)));
-            let oldest = ways.min_by_key(|entry| entry[SEEN].load(Ordering::Relaxed))?;
-            (remove(oldest, key_of(oldest)) && claim(oldest)).then_some(oldest)
-        });
-        if let Some(entry) = place {
-            let addresses = u64::from(way.source.to_bits()) << 32;
-            let addresses = addresses | u64::from(way.destination.to_bits());
-            entry[ADDRESSES].store(addresses, Ordering::Relaxed);
-            entry[TARGET].store(target(way.to), Ordering::Relaxed);
-            entry[SEEN].store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-            entry[KEY].store(start, Ordering::Release);
-        }
+        let addresses = u64::from(way.source.to_bits()) << 32;
+        let addresses = addresses | u64::from(way.destination.to_bits());
+        entry[ADDRESSES].store(addresses, Ordering::Relaxed);
+        entry[TARGET].store(target(way.to), Ordering::Relaxed);
+        entry[SEEN].store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        entry[KEY].store(start, Ordering::Release);
+        true
     }
 
     /// Forgets the way of an earlier socket: the addresses tell.
     pub fn remove_way(&self, slot: Slot, protocol: Protocol, from: Place, to: (Ipv4Addr, u16)) {
-        let start = start_at(slot, protocol, from);
+        let start = self.start_at(slot, protocol, from);
         for entry in self.near(start) {
             let key = entry[KEY].load(Ordering::Acquire);
             if key & START == start && entry[TARGET].load(Ordering::Relaxed) == target(to) {
@@ -385,7 +431,7 @@ impl<'a> Ports<'a> {
         from: Place,
         to: (Ipv4Addr, u16),
     ) -> Option<(Ipv4Addr, Ipv4Addr)> {
-        let start = start_at(slot, protocol, from);
+        let start = self.start_at(slot, protocol, from);
         self.near(start).find_map(|entry| {
             let key = entry[KEY].load(Ordering::Acquire);
             if key & START != start || entry[TARGET].load(Ordering::Acquire) != target(to) {
@@ -400,8 +446,8 @@ impl<'a> Ports<'a> {
         })
     }
 
-    /// Forgets everything of a container, which has ended.
-    pub fn clear(&self, slot: Slot) {
+    /// Forgets everything of all generations of a slot, before one comes again.
+    pub(super) fn clear(&self, slot: Slot) {
         let mine = u64::from(slot.number());
         for entry in self.words.as_chunks::<ENTRY>().0 {
             let key = entry[KEY].load(Ordering::Acquire);
@@ -411,7 +457,7 @@ impl<'a> Ports<'a> {
         }
         for alias in self.aliases {
             let word = alias.load(Ordering::Relaxed);
-            let of = if word & WILD == 0 { word >> 32 & 0xfff } else { word & 0xffff };
+            let of = if word & WILD == 0 { word >> 32 } else { word } & 0xfff;
             if word & PRESENT != 0 && of == mine {
                 let _ = alias.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed);
             }
@@ -420,12 +466,12 @@ impl<'a> Ports<'a> {
 
     /// The virtual port of a container's real one, if they differ.
     pub fn virtual_port(&self, slot: Slot, protocol: Protocol, place: Place) -> Option<u16> {
-        self.alias(start_at(slot, protocol, place))
+        self.alias(self.start_at(slot, protocol, place))
     }
 
     /// Notes it.
     pub fn set_virtual_port(&self, slot: Slot, protocol: Protocol, place: Place, port: u16) {
-        self.set_alias(start_at(slot, protocol, place), port);
+        self.set_alias(self.start_at(slot, protocol, place), port);
     }
 
     /// The port of a socket of datagrams that is bound to it at all of the host's addresses.
@@ -451,12 +497,18 @@ impl<'a> Ports<'a> {
 
     /// The container with a socket that is bound to this port of all of the host's addresses.
     pub fn owner_of_wild(&self, protocol: Protocol, real: u16) -> Option<Slot> {
-        Slot::new(self.alias(Self::wild(protocol, real))?)
+        let found = self.alias(Self::wild(protocol, real))?;
+        Slot::new(found & 0xfff).filter(|slot| self.short(*slot) == found)
     }
 
     /// Notes it.
     pub fn set_owner_of_wild(&self, protocol: Protocol, real: u16, slot: Slot) {
-        self.set_alias(Self::wild(protocol, real), slot.number());
+        self.set_alias(Self::wild(protocol, real), self.short(slot));
+    }
+
+    /// A slot with the last four bits of its generation.
+    fn short(&self, slot: Slot) -> u16 {
+        (self.members.generation(slot) as u16) << 12 | slot.number()
     }
 
     /// An alias is its key in the upper bits and a number in the lower ones.
@@ -496,14 +548,23 @@ impl<'a> Ports<'a> {
 
 /// A key of 32 bits, moved above the number that it leads to.
 const fn shifted(key: u64) -> u64 {
-    key & (PRESENT | WILD) | (key & 0xffff_ffff) << 16
+    key & (PRESENT | WILD | GENERATION_MASK) | (key & 0xffff_ffff) << 16
 }
 
 const fn target(to: (Ipv4Addr, u16)) -> u64 {
     (to.0.to_bits() as u64) << 16 | to.1 as u64
 }
 
-fn read(entry: &[AtomicU64; ENTRY], key: u64) -> Option<Port> {
+fn key_of(entry: &Entry) -> u64 {
+    entry[KEY].load(Ordering::Acquire)
+}
+
+/// Claims a free entry.
+fn claim(entry: &Entry, cookie: u64) -> bool {
+    entry[COOKIE].compare_exchange(0, cookie, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+fn read(entry: &Entry, key: u64) -> Option<Port> {
     let port = Port::of([
         key,
         entry[ADDRESSES].load(Ordering::Acquire),
@@ -514,7 +575,7 @@ fn read(entry: &[AtomicU64; ENTRY], key: u64) -> Option<Port> {
 }
 
 /// Removes an entry. Returns false if somebody else did.
-fn remove(entry: &[AtomicU64; ENTRY], key: u64) -> bool {
+fn remove(entry: &Entry, key: u64) -> bool {
     let cookie = entry[COOKIE].load(Ordering::Acquire);
     let removed = key & PRESENT != 0
         && entry[KEY].compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();

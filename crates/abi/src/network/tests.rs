@@ -59,14 +59,15 @@ fn real_addresses_lead_back() {
 #[test]
 fn members_are_found_by_their_addresses() {
     let words = memory();
-    let members = Table::create(&words, BASE).unwrap().members();
+    let table = Table::create(&words, BASE).unwrap();
+    let members = table.members();
     let one = |network, last| Membership {
         network,
         address: Ipv4Addr::new(100, 80, network as u8, last),
         prefix: 24,
     };
-    members.take(slot(0), 7);
-    members.take(slot(4095), 8);
+    table.take(slot(0), 7);
+    table.take(slot(4095), 8);
     assert!(members.join(slot(0), one(1, 2)));
     assert!(members.join(slot(0), one(2, 2)));
     assert!(members.join(slot(4095), one(1, 3)));
@@ -91,11 +92,12 @@ fn members_are_found_by_their_addresses() {
 #[test]
 fn the_directory_keeps_room() {
     let words = memory();
-    let members = Table::create(&words, BASE).unwrap().members();
+    let table = Table::create(&words, BASE).unwrap();
+    let members = table.members();
     for round in 0..40_u32 {
         for number in 0..1000_u16 {
             let address = Ipv4Addr::from_bits(0x6450_0000 + round * 1000 + u32::from(number));
-            members.take(slot(number), 1);
+            table.take(slot(number), 1);
             assert!(members.join(slot(number), Membership { network: 1, address, prefix: 10 }));
             assert_eq!(members.find(1, address), Some(slot(number)));
         }
@@ -181,7 +183,7 @@ fn ports_are_found_by_container_protocol_and_number() {
     assert_eq!(ports.virtual_port(slot(9), Protocol::Tcp, local), None);
     assert_eq!(ports.owner_of_wild(Protocol::Udp, 50_000), Some(slot(9)));
     ports.insert(slot(10), &any, |_| false);
-    ports.clear(slot(9));
+    ports.members.clear(slot(9));
     assert_eq!(found(Protocol::Tcp, 5432), []);
     assert_eq!(ports.virtual_port(slot(9), Protocol::Tcp, there), None);
     assert_eq!(ports.owner_of_wild(Protocol::Udp, 50_000), None);
@@ -238,18 +240,18 @@ fn ways_are_found_by_both_ends() {
         destination: Ipv4Addr::new(127, 0, 0, 5),
     };
     let find = |from, to| ports.way(slot(9), Protocol::Tcp, from, to);
-    ports.insert_way(slot(9), &way, 7);
+    ports.insert_way(slot(9), &way, 7, |_| false);
     assert_eq!(find(way.from, way.to), Some((way.source, way.destination)));
     assert_eq!(find(way.from, (BASE, 5433)), None);
     assert_eq!(find(Place { at: Some(Use::Network), ..way.from }, way.to), None);
-    ports.insert_way(slot(9), &Way { to: (BASE, 80), ..way }, 8);
+    ports.insert_way(slot(9), &Way { to: (BASE, 80), ..way }, 8, |_| false);
     assert_eq!(find(way.from, way.to), None, "the port has been used again");
     ports.remove_way(slot(9), Protocol::Tcp, way.from, (BASE, 81));
     assert!(find(way.from, (BASE, 80)).is_some());
     ports.remove_way(slot(9), Protocol::Tcp, way.from, (BASE, 80));
     assert_eq!(find(way.from, (BASE, 80)), None);
-    ports.insert_way(slot(9), &way, 9);
-    ports.clear(slot(9));
+    ports.insert_way(slot(9), &way, 9, |_| false);
+    ports.members.clear(slot(9));
     assert_eq!(find(way.from, way.to), None);
 }
 
@@ -266,7 +268,7 @@ fn the_oldest_way_gives_way() {
         destination: BASE,
     };
     for to in 1..=1000 {
-        ports.insert_way(slot(1), &way(to), to.into());
+        ports.insert_way(slot(1), &way(to), to.into(), |_| false);
         for last in to.saturating_sub(9).max(1)..=to {
             assert!(ports.way(slot(1), Protocol::Udp, way(1).from, (BASE, last)).is_some());
         }
@@ -285,7 +287,9 @@ fn ways_give_room() {
         source: BASE,
         destination: BASE,
     };
-    (1..=60_000).for_each(|number| ports.insert_way(slot(1), &way(number), number.into()));
+    for number in 1..=60_000 {
+        assert!(ports.insert_way(slot(1), &way(number), number.into(), |_| false), "{number}");
+    }
     for number in 1..=5000 {
         let one = port([0, 0, 0, 0], number, number, 100_000 + u64::from(number));
         assert!(ports.insert(slot(2), &one, |_| false), "{number}");
@@ -310,6 +314,46 @@ fn dead_entries_give_way() {
     assert_eq!(ports.find(slot(1), Protocol::Tcp, lost).count(), 1);
 }
 
+/// What containers leave behind gives way to what others bind, without the kernel being asked.
+#[test]
+fn entries_of_those_who_left_give_way() {
+    let words = memory();
+    let table = Table::create(&words, BASE).unwrap();
+    let ports = table.ports();
+    let mut cookie = 0;
+    for round in 0..20_u16 {
+        table.take(slot(1), 7);
+        for number in 1..=5000 {
+            cookie += 1;
+            let one = port([0, 0, 0, 0], number, number, cookie);
+            assert!(ports.insert(slot(1), &one, |_| false), "{number} in round {round}");
+        }
+        let found = |number| ports.find(slot(1), Protocol::Tcp, number).count();
+        assert!((1..=5000).all(|number| found(number) == 1), "in round {round}");
+        assert_eq!((found(5001), ports.find(slot(2), Protocol::Tcp, 1).count()), (0, 0));
+    }
+}
+
+/// A generation that comes again finds nothing of the one before it.
+#[test]
+fn generations_come_again() {
+    let words = memory();
+    let table = Table::create(&words, BASE).unwrap();
+    let ports = table.ports();
+    for leaves in [false, true] {
+        table.take(slot(3), 7);
+        let one = port([0, 0, 0, 0], 80, 80, 9);
+        assert!(ports.insert(slot(3), &one, |_| false));
+        for _ in 0..5000 {
+            if leaves {
+                table.members().clear(slot(3));
+            }
+            table.take(slot(3), 7);
+            assert_eq!(ports.find(slot(3), Protocol::Tcp, 80).count(), 0);
+        }
+    }
+}
+
 /// Threads that bind and look up at once never read a mixture of two entries.
 #[test]
 fn readers_see_whole_entries() {
@@ -326,7 +370,7 @@ fn readers_see_whole_entries() {
                     one.real = Ipv4Addr::from_bits(u32::from(number));
                     ports.insert(slot(1), &one, |_| true);
                     if round % 5000 == 0 {
-                        ports.clear(slot(2));
+                        ports.members.clear(slot(2));
                     }
                 }
             });

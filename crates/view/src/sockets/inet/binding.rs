@@ -363,11 +363,8 @@ impl Wanted<'_> {
         if entry.port != real_port || ports.virtual_port(slot, self.protocol, place).is_some() {
             ports.set_virtual_port(slot, self.protocol, place, entry.port);
         }
-        let noted = ports.insert(slot, &entry, |other| {
-            other.protocol == self.protocol
-                && diag::find(context.backend, other, None).is_none()
-                && is_refused(context, socket, other, false) == Ok(false)
-        });
+        let protocol = self.protocol;
+        let noted = ports.insert(slot, &entry, |other| is_gone(context, socket, protocol, other));
         // The socket is bound, and nobody would find it.
         if noted { Ok(()) } else { Err(Errno::ENOBUFS) }
     }
@@ -404,6 +401,19 @@ fn bind_any(host: &mut impl Sockets, (socket, address): (HostFd, SocketAddr)) ->
 /// Whether a socket that is bound to all addresses serves this one.
 pub(super) fn serves(family: Family, address: Ipv4Addr) -> bool {
     if address == LOOPBACK6 { family != Family::V4 } else { family != Family::V6 }
+}
+
+/// Whether the kernel has the socket of an entry no more, so far as a socket of this protocol can
+/// tell.
+pub(super) fn is_gone<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    socket: Socket,
+    protocol: Protocol,
+    port: &Port,
+) -> bool {
+    port.protocol == protocol
+        && diag::find(context.backend, port, None).is_none()
+        && is_refused(context, socket, port, false) == Ok(false)
 }
 
 /// Whether the kernel refuses to bind another socket to the place of an entry: with `shared` one

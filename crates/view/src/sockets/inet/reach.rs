@@ -1,7 +1,7 @@
 //! `connect`, and datagrams that are sent to an address.
 
 use super::address::{Destination, in_family, narrow, old};
-use super::binding::{adopt, allow_mapped, everywhere, find, serves, unbound};
+use super::binding::{adopt, allow_mapped, everywhere, find, is_gone, serves, unbound};
 use super::shown::is_only_six;
 use super::{NOBODY, Network, Socket, use_of, with_socket};
 use crate::CallContext;
@@ -166,8 +166,7 @@ impl Target<'_> {
         let source = Source { at: None, port, entry: None, wished };
         let found = self.find(context, &source)?;
         let to = (found.real, found.real_port);
-        self.tell(&source, to, Some(&found), cookie);
-        Some(to)
+        self.tell(&source, to, (Some(&found), cookie), |_| false).then_some(to)
     }
 
     /// The real address and port; those of nobody if nobody is there. Binds the socket if it is not
@@ -201,20 +200,29 @@ impl Target<'_> {
             Some(entry) => entry.cookie,
             None => context.backend.socket_cookie(socket.fd)?,
         };
-        self.tell(&source, to, found.as_ref(), cookie);
+        self.tell(&source, to, (found.as_ref(), cookie), |port| {
+            is_gone(context, socket, self.protocol, port)
+        });
         Ok(to)
     }
 
-    /// Notes the way, if the real addresses do not tell it.
-    fn tell(&self, source: &Source, to: (Ipv4Addr, u16), found: Option<&Port>, cookie: u64) {
+    /// Notes the way, if the real addresses do not tell it. Returns false if there is no room.
+    fn tell(
+        &self,
+        source: &Source,
+        to: (Ipv4Addr, u16),
+        (found, cookie): (Option<&Port>, u64),
+        is_dead: impl FnMut(&Port) -> bool,
+    ) -> bool {
         let (network, protocol) = (self.network, self.protocol);
         let (ports, from) = (network.table.ports(), Place { at: source.at, port: source.port });
         if self.is_told_by(source, found) {
-            return ports.remove_way(network.slot, protocol, from, to);
+            ports.remove_way(network.slot, protocol, from, to);
+            return true;
         }
         let (shown, destination) = (self.source_shown(source), self.address);
         let way = Way { protocol, from, to, source: shown, destination };
-        ports.insert_way(network.slot, &way, cookie);
+        ports.insert_way(network.slot, &way, cookie, is_dead)
     }
 
     /// Where a socket will send from that is not bound.
