@@ -123,7 +123,7 @@ fn planned(setup: &Setup, command: Vec<String>, exec: bool) -> engine::Result<Pl
         keep_umask: false,
         own_ids: setup.engine().root().is_tree(),
         accounts: &engine::accounts::OfRoot(&setup.root),
-        translates: false,
+        private: engine::plan::PrivateBy::Namespace,
         network: None,
         running: &|name| engine::plan::Neighbour::of(name.parse().ok()?),
     })

@@ -239,7 +239,7 @@ fn malformed(message: &[u8]) -> Answer {
 pub fn failure(message: &[u8]) -> Option<Vec<u8>> {
     let asked = Packet::parse(message).ok()?;
     let mut reply = reply_to(&asked, RCODE::ServerFailure);
-    reply.questions = asked.questions.clone();
+    reply.questions.clone_from(&asked.questions);
     match built(&reply) {
         Answer::Message(bytes) => Some(bytes),
         Answer::Forward | Answer::None => None,

@@ -38,6 +38,12 @@ pub enum Error {
         /// The name as given.
         name: String,
     },
+    /// The process that answers questions for names cannot be started.
+    #[error("cannot start the network agent: {source}")]
+    Agent {
+        /// Why.
+        source: std::io::Error,
+    },
     /// Several networks have ids that begin like this.
     #[error("{name:?} matches several networks: {}", candidates.join(", "))]
     Ambiguous {
@@ -235,7 +241,7 @@ impl Error {
             Self::NoSlot { .. } => "stop containers that are in networks".into(),
             Self::PortTaken { .. } => "publish it at another port of the host".into(),
             Self::TooMany { .. } => "leave some out".into(),
-            Self::Hosts { .. } | Self::Table { .. } => return None,
+            Self::Agent { .. } | Self::Hosts { .. } | Self::Table { .. } => return None,
             Self::Store { source, .. } => return source.hint(),
         })
     }

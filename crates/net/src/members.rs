@@ -322,8 +322,8 @@ impl Slots {
         number
     }
 
-    /// Checks that no other container publishes the same ports of the host, whether or not a program
-    /// has bound them yet.
+    /// Checks that no other container publishes the same ports of the host, whether or not a
+    /// program has bound them yet.
     pub(crate) fn check_published(
         &self,
         members: &abi::network::members::Members<'_>,

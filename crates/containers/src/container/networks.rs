@@ -9,13 +9,12 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use engine::choose::Engine;
-use engine::plan::NetworkPlace;
+use engine::plan::{NetworkPlace, PrivateBy};
 use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec};
 use engine::supervise::state::{self, Observed};
-use net::{Entry, Member, Network, Networks, definition, hosts, ipam, members, table};
+use net::{Entry, Member, Network, Networks, agent, definition, hosts, ipam, members, table};
 use store::{ContainerDir, Store};
 
-use super::network_agent;
 use super::record::{self, Record};
 use crate::error::{Error, Result};
 use crate::request::{networks, ports};
@@ -185,10 +184,10 @@ pub fn may_live(store: &Store, id: &str) -> bool {
     lives(store, id) || is_starting(store, id)
 }
 
-/// Whether an engine has networks without network namespaces.
-pub fn are_translated(engine: &dyn Engine) -> bool {
+/// What an engine makes a private network of.
+pub fn private_by(engine: &dyn Engine) -> PrivateBy {
     let caps = engine.caps();
-    caps.named_networks && !caps.network
+    if caps.named_networks && !caps.network { PrivateBy::Translation } else { PrivateBy::Namespace }
 }
 
 /// Lets a container that is about to start into its networks: it gets its addresses, and the other
@@ -205,7 +204,8 @@ pub fn join(
     config: &ContainerConfig,
     (engine, lives): (&dyn Engine, bool),
 ) -> Result<Option<NetworkPlace>> {
-    let is_private = config.network.mode == NetworkMode::Private && are_translated(engine);
+    let is_private =
+        config.network.mode == NetworkMode::Private && private_by(engine) == PrivateBy::Translation;
     if config.network.networks.is_empty() && !is_private {
         return Ok(None);
     }
@@ -260,9 +260,9 @@ fn joined(
     let name = hosts::name(&record::title(container), container.id()).to_owned();
     // Without it members are found by `/etc/hosts`, and other names as on the host.
     let asks = !endpoints.is_empty()
-        && network_agent::ensure(session)
+        && agent::ensure(session.store()?)
             .inspect_err(|error| {
-                session.warn(&format!("no answers to questions for names: {error}"))
+                session.warn(&format!("no answers to questions for names: {error}"));
             })
             .is_ok();
     let (table, slot) = (place.table, place.slot);

@@ -73,7 +73,7 @@ pub fn prepare(
         fake_root: engine.caps().fake_root,
         keep_umask: keeps_caller,
         accounts,
-        translates: networks::are_translated(engine),
+        private: networks::private_by(engine),
         network,
         running: &running,
     };

@@ -40,6 +40,15 @@ pub struct Overrides {
 /// Docker's mask of permissions of new files.
 const DOCKERS_UMASK: u32 = 0o022;
 
+/// What a private network is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrivateBy {
+    /// A network namespace.
+    Namespace,
+    /// Addresses that are translated in system calls.
+    Translation,
+}
+
 /// Everything a plan is computed from.
 pub struct Request<'a> {
     /// The container.
@@ -60,8 +69,8 @@ pub struct Request<'a> {
     pub keep_umask: bool,
     /// The container's users.
     pub accounts: &'a dyn super::Accounts,
-    /// The engine has no network namespaces, but translates addresses.
-    pub translates: bool,
+    /// What the engine makes a private network of.
+    pub private: PrivateBy,
     /// The container's place among those with which it has networks, once it has one.
     pub network: Option<&'a NetworkPlace>,
     /// A process in a running container, by name or id (`--join`, `--pid container:X`).

@@ -14,7 +14,7 @@ mod mounts;
 mod namespaces;
 mod security;
 
-pub use compute::{Overrides, Request, plan};
+pub use compute::{Overrides, PrivateBy, Request, plan};
 pub use identity::{Accounts, KEEP_GROUPS, NoAccounts, caller_inside, home, range};
 pub use limits::changed_settings;
 pub use namespaces::Neighbour;

@@ -1,6 +1,6 @@
 //! Which namespaces a container gets, and its network.
 
-use super::{Namespaces, Network, Request, Source};
+use super::{Namespaces, Network, PrivateBy, Request, Source};
 use crate::error::{Error, Result};
 use crate::spec::{NamespaceMode, NetworkMode};
 use std::fs;
@@ -122,11 +122,13 @@ impl Chosen<'_> {
             mode => mode,
         };
         let network = match mode {
-            NetworkMode::Private if self.request.translates => translated(self.request)?,
-            NetworkMode::Private => {
-                self.namespaces.net = Source::New;
-                helper(self.request)?
-            }
+            NetworkMode::Private => match self.request.private {
+                PrivateBy::Translation => translated(self.request)?,
+                PrivateBy::Namespace => {
+                    self.namespaces.net = Source::New;
+                    helper(self.request)?
+                }
+            },
             NetworkMode::None => {
                 self.namespaces.net = Source::New;
                 Network::Loopback

@@ -3,8 +3,10 @@
 mod forward;
 mod process;
 mod server;
+mod start;
 #[cfg(test)]
 mod tests;
 
-pub use process::{Hooks, is_running, run};
+pub use process::{Containers, is_running, run};
 pub use server::{Directory, Server};
+pub use start::{WORD, ensure};

@@ -22,15 +22,15 @@ use crate::members::{self, Entry};
 use crate::networks::Networks;
 use crate::{Subnet, table};
 
-/// What the agent asks of who starts it. Its threads call at the same time.
-pub struct Hooks {
+/// What the agent asks about containers.
+pub trait Containers: Send + Sync {
     /// Whether the container with this id lives.
-    pub is_alive: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    fn is_alive(&self, id: &str) -> bool;
     /// The servers that know other names for a container, in the order in which they are asked.
-    pub servers: Box<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>,
+    fn servers(&self, id: &str) -> Vec<IpAddr>;
 }
 
-/// For so long an answer of [`Hooks::is_alive`] is used again.
+/// For so long an answer of [`Containers::is_alive`] is used again.
 const FRESH: Duration = Duration::from_secs(1);
 /// The agent stays for so long after the last container: the next one may come at once.
 const LINGER: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ fn open(path: &std::path::Path) -> std::io::Result<rustix::fd::OwnedFd> {
 ///
 /// # Errors
 /// [`Error::Table`] if there is no table, or no socket can be made.
-pub fn run(store: &Store, hooks: Hooks, ready: impl FnOnce()) -> Result<()> {
+pub fn run(store: &Store, containers: Box<dyn Containers>, ready: impl FnOnce()) -> Result<()> {
     let path = table::path(store);
     let failed = |source| Error::Table { path: path.clone(), source };
     let lock = open(&path).map_err(failed)?;
@@ -63,7 +63,7 @@ pub fn run(store: &Store, hooks: Hooks, ready: impl FnOnce()) -> Result<()> {
     }
     let words = SharedWords::map(&lock).map_err(|errno| failed(errno.into()))?;
     let (store, since) = (store.clone(), Mutex::new(Instant::now()));
-    let known = Known { store, hooks, words, alive: Mutex::default(), since };
+    let known = Known { store, containers, words, alive: Mutex::default(), since };
     let server = known.bind().map_err(failed)?;
     ready();
     let directory: Arc<dyn Directory> = Arc::new(known);
@@ -73,7 +73,7 @@ pub fn run(store: &Store, hooks: Hooks, ready: impl FnOnce()) -> Result<()> {
 /// What the agent knows.
 struct Known {
     store: Store,
-    hooks: Hooks,
+    containers: Box<dyn Containers>,
     words: SharedWords,
     /// Which containers live, and when that was asked.
     alive: Mutex<HashMap<String, (Instant, bool)>>,
@@ -133,7 +133,7 @@ impl Known {
         if let Some((_, lives)) = alive.get(id).filter(|(at, _)| at.elapsed() < FRESH) {
             return *lives;
         }
-        let lives = (self.hooks.is_alive)(id);
+        let lives = self.containers.is_alive(id);
         alive.retain(|_, (at, _)| at.elapsed() < FRESH);
         alive.insert(id.to_owned(), (Instant::now(), lives));
         lives
@@ -180,7 +180,7 @@ impl Directory for Known {
             // No way leads out.
             return Vec::new();
         }
-        (self.hooks.servers)(&id).into_iter().map(|server| (server, DOMAIN).into()).collect()
+        self.containers.servers(&id).into_iter().map(|server| (server, DOMAIN).into()).collect()
     }
 
     fn is_needed(&self) -> bool {

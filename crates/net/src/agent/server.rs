@@ -1,8 +1,8 @@
 //! A server for names: UDP and TCP at one address, and the way to other servers.
 //!
-//! The thread that calls [`Server::serve`] answers datagrams. What another server has to answer, and
-//! every connection, has a thread of its own for as long as that takes: few at a time, because more
-//! than [`MANY`] questions at once are not answered, which a client takes for a lost datagram.
+//! The thread that calls [`Server::serve`] answers datagrams. What another server has to answer,
+//! and every connection, has a thread of its own for as long as that takes: few at a time, because
+//! more than [`MANY`] questions at once are not answered, which a client takes for a lost datagram.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+const PATIENCE: Duration = Duration::from_secs(5);
+
 struct Names {
     zone: Option<Zone>,
     servers: Vec<SocketAddr>,
@@ -51,7 +53,7 @@ impl Running {
 
     fn by_udp(&self, message: &[u8]) -> Option<Vec<u8>> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.send_to(message, self.address).unwrap();
         let mut answer = [0; 4096];
         let (length, from) = socket.recv_from(&mut answer).ok()?;
@@ -60,8 +62,8 @@ impl Running {
     }
 
     fn by_tcp(&self, messages: &[&[u8]]) -> Vec<Vec<u8>> {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut ask = |message: &&[u8]| {
             forward::write(&mut stream, message)?;
             forward::read(&mut stream)

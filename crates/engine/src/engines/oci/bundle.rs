@@ -232,7 +232,7 @@ fn words(flags: MountFlags, recursive: bool) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
     use crate::facts::Facts;
-    use crate::plan::{NoAccounts, Overrides, Request, Root, plan};
+    use crate::plan::{NoAccounts, Overrides, PrivateBy, Request, Root, plan};
     use crate::spec::{ContainerConfig, MountKind, MountSpec, NamespaceMode, Namespaces as Asked};
 
     fn config(container: ContainerConfig) -> serde_json::Value {
@@ -249,7 +249,7 @@ mod tests {
             fake_root: false,
             keep_umask: false,
             accounts: &NoAccounts,
-            translates: false,
+            private: PrivateBy::Namespace,
             network: None,
             running: &|_| None,
         })

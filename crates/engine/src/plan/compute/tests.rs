@@ -37,7 +37,7 @@ fn planned(config: &ContainerConfig, facts: &Facts, overrides: &Overrides) -> Re
         fake_root: true,
         keep_umask: false,
         accounts: &NoAccounts,
-        translates: false,
+        private: PrivateBy::Namespace,
         network: None,
         running: &|name| {
             let own = Kinds::USER.with(Kinds::MOUNT).with(Kinds::PID).with(Kinds::IPC);
