@@ -25,7 +25,8 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// | 10,448,888 | two layers: `rootfs` 65 kB, stage 70, `hostfs` 47, `containers` 40, `engine` 23 |
 /// | 10,796,920 | networks with names: objects and commands 170 kB, addresses in the view, which is
 /// there twice, 180 |
-const LARGEST: u64 = 10_810_000;
+/// | 10,921,144 | an agent that answers DNS (`simple-dns`) 90 kB, private networks by addresses 30 |
+const LARGEST: u64 = 10_935_000;
 
 /// The words for cargo.
 pub(crate) const BUILD: [&str; 6] =

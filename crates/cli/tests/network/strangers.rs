@@ -31,8 +31,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 const SOON: Duration = Duration::from_secs(10);
 /// The server's address; it keeps that when it is started again.
 const PLACE: [&str; 2] = ["--ip", "100.80.0.2"];
-const SERVE: [&str; 4] = ["/bin/tool", "serve", "100.80.0.2", "5432"];
-const CALL: [&str; 4] = ["/bin/tool", "call", "100.80.0.2", "5432"];
+const SERVE: [&str; 4] = ["/bin/tool", "serve", "100.80.0.2", "9432"];
+const CALL: [&str; 4] = ["/bin/tool", "call", "100.80.0.2", "9432"];
 
 /// Whether the server knows a caller by the address of another member: which one is free again
 /// after a container's end is not the matter here.
@@ -196,7 +196,7 @@ fn killed_container(world: &World) {
     }
     let said = |text: &str| lab.log("server").matches(text).count();
     assert_eq!(said("called by 100.80.0."), 3, "{}", lab.log("server"));
-    let again = || (said("getsockname s: 100.80.0.2:5432 (") == 4).then_some(());
+    let again = || (said("getsockname s: 100.80.0.2:9432 (") == 4).then_some(());
     assert!(until(SOON, again).is_some(), "{}", lab.log("server"));
     lab.person.run(&["rm", "-f", "server"]).ok();
     let text = lab.run("caller", &CALL).ok().out();
@@ -250,7 +250,7 @@ fn loopback_of_the_host(world: &World) {
 /// A container of another network does not reach a member.
 fn other_network(world: &World) {
     let lab = world.lab();
-    lab.start("server", &[], &["/bin/tool", "serve", "0.0.0.0", "5432"]);
+    lab.start("server", &[], &["/bin/tool", "serve", "0.0.0.0", "9432"]);
     let create = ["network", "create", "apart", "--subnet", "100.81.0.0/24"];
     lab.person.run(&create).ok();
     let mode = format!("--execmode={}", world.mode);
