@@ -215,8 +215,7 @@ impl Lockable {
             return link::holder(&self.root, &self.rel);
         }
         let Ok(Some(stat)) = self.root.stat(&self.rel) else { return UNKNOWN.into() };
-        let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-        match holders(&locks, stat.st_ino).as_slice() {
+        match holders_now(stat.st_ino).as_slice() {
             [] => UNKNOWN.into(),
             [one] => format!("process {one}"),
             [one, rest @ ..] => format!("process {one} and {} more", rest.len()),
@@ -226,7 +225,17 @@ impl Lockable {
 
 const UNKNOWN: &str = "another coracle";
 
-/// The processes that hold locks on an inode, from `/proc/locks`
+/// The processes that hold locks on an inode. The kernel goes on by number where a reader stopped,
+/// so the file lacks a lock if another one was released meanwhile: then it is read again.
+fn holders_now(inode: u64) -> Vec<u32> {
+    let read = || std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    (0..READS).map(|_| holders(&read(), inode)).find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+/// How often `/proc/locks` is read until the lock is in it.
+const READS: usize = 20;
+
+/// The processes that hold locks on an inode, from the text of `/proc/locks`
 /// ([proc_locks(5)](https://man7.org/linux/man-pages/man5/proc_locks.5.html)). The device is not
 /// compared: overlay and btrfs show another one there than `stat` does. Open-file-description locks
 /// have the process number -1.
