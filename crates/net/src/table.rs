@@ -74,6 +74,7 @@ pub fn enter(store: &Store, row: &Row<'_>) -> Result<Place> {
                 network: slots.number(&endpoint.network_id),
                 address: endpoint.address,
                 prefix: endpoint.subnet.prefix(),
+                cluster: false,
             };
             if !members.join(slot, membership) {
                 let limit = abi::network::members::MEMBERSHIPS;

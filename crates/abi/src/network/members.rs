@@ -26,6 +26,8 @@ const CONTAINER: usize = 0;
 const INTERNAL: usize = 1;
 /// Counts the containers that have had the slot.
 const GENERATION: usize = 2;
+/// Address of the host in networks of scope `cluster`; 0 if the container is in none.
+const NODE: usize = 3;
 const MEMBERSHIPS_AT: usize = 8;
 const PUBLISHED_AT: usize = MEMBERSHIPS_AT + ROOM;
 
@@ -62,11 +64,15 @@ pub struct Membership {
     pub address: Ipv4Addr,
     /// Number of leading bits that all addresses of the network have in common: 1 to 32.
     pub prefix: u8,
+    /// Members of other hosts are in it, too.
+    pub cluster: bool,
 }
 
 impl Membership {
     const fn word(self) -> u64 {
-        (self.network as u64) << 48 | (self.prefix as u64) << 32 | self.address.to_bits() as u64
+        let cluster = (self.cluster as u64) << 40;
+        let prefix = (self.prefix as u64) << 32;
+        (self.network as u64) << 48 | cluster | prefix | self.address.to_bits() as u64
     }
 
     const fn of(word: u64) -> Option<Self> {
@@ -74,7 +80,8 @@ impl Membership {
         if network == 0 {
             return None;
         }
-        Some(Self { network, prefix, address: Ipv4Addr::from_bits(word as u32) })
+        let cluster = word >> 40 & 1 != 0;
+        Some(Self { network, prefix, cluster, address: Ipv4Addr::from_bits(word as u32) })
     }
 
     /// Returns true if an address belongs to the network.
@@ -189,6 +196,20 @@ impl<'a> Members<'a> {
     /// Stores that.
     pub fn set_internal(&self, slot: Slot, internal: bool) {
         self.row(slot)[INTERNAL].store(internal.into(), Ordering::Release);
+    }
+
+    /// The address of the container's host that other hosts reach, if it is in a network of scope
+    /// `cluster`.
+    #[inline]
+    pub fn node(&self, slot: Slot) -> Option<Ipv4Addr> {
+        let node = self.row(slot)[NODE].load(Ordering::Acquire);
+        (node != 0).then(|| Ipv4Addr::from_bits(node as u32))
+    }
+
+    /// Stores it, before the container's first program begins.
+    pub fn set_node(&self, slot: Slot, node: Option<Ipv4Addr>) {
+        let node = node.map_or(0, |node| node.to_bits());
+        self.row(slot)[NODE].store(node.into(), Ordering::Release);
     }
 
     /// The networks of a container.

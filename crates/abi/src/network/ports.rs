@@ -40,6 +40,8 @@ const COOKIE: usize = 2;
 const TARGET: usize = 3;
 const STAMP: usize = 3;
 const SEEN: usize = 4;
+/// Of a way: the virtual port that it leads to; 0 if the table has it.
+const LEADS: usize = 5;
 
 /// The key of an entry that counts is not 0.
 const PRESENT: u64 = 1 << 63;
@@ -78,6 +80,11 @@ impl Family {
             Self::Dual => 1,
             Self::V6 => 2,
         }
+    }
+
+    /// Returns true if a socket that is bound to all addresses serves this one.
+    pub fn serves(self, address: Ipv4Addr) -> bool {
+        if address == LOOPBACK6 { self != Self::V4 } else { self != Self::V6 }
     }
 
     /// Returns true if two sockets that are bound to all addresses serve some address in common.
@@ -163,6 +170,21 @@ pub struct Way {
     pub source: Ipv4Addr,
     /// The virtual address to which it was made.
     pub destination: Ipv4Addr,
+    /// The virtual port to which it was made, where this host's table does not have it; else 0.
+    pub port: u16,
+}
+
+/// A way that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// [`Way::source`].
+    pub source: Ipv4Addr,
+    /// [`Way::destination`].
+    pub destination: Ipv4Addr,
+    /// [`Way::port`].
+    pub port: u16,
+    /// The cookie of the socket that has connected.
+    pub cookie: u64,
 }
 
 /// A real address of a container, and a port of it.
@@ -251,6 +273,21 @@ impl<'a> Ports<'a> {
             }
             read(entry, key)
         })
+    }
+
+    /// What serves a port of a container at one of its addresses: first what is bound to that
+    /// address, then what is bound to all.
+    pub fn serving(
+        &self,
+        slot: Slot,
+        protocol: Protocol,
+        (address, port): (Ipv4Addr, u16),
+    ) -> impl Iterator<Item = Port> + use<'a> {
+        let exact = self.find(slot, protocol, port).filter(move |one| one.address == address);
+        let any = self
+            .find(slot, protocol, port)
+            .filter(move |one| one.address.is_unspecified() && one.family.serves(address));
+        exact.chain(any)
     }
 
     /// Notes a socket. Entries that `is_dead` says the kernel does not have any more give way if
@@ -406,6 +443,7 @@ impl<'a> Ports<'a> {
         let addresses = addresses | u64::from(way.destination.to_bits());
         entry[ADDRESSES].store(addresses, Ordering::Relaxed);
         entry[TARGET].store(target(way.to), Ordering::Relaxed);
+        entry[LEADS].store(way.port.into(), Ordering::Relaxed);
         entry[SEEN].store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         entry[KEY].store(start, Ordering::Release);
         true
@@ -423,14 +461,14 @@ impl<'a> Ports<'a> {
     }
 
     /// How a connection is shown that begins at a real place of a container and leads to a real
-    /// address and port: virtual source and destination. `None` if its addresses tell.
+    /// address and port. `None` if its addresses tell.
     pub fn way(
         &self,
         slot: Slot,
         protocol: Protocol,
         from: Place,
         to: (Ipv4Addr, u16),
-    ) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    ) -> Option<Found> {
         let start = self.start_at(slot, protocol, from);
         self.near(start).find_map(|entry| {
             let key = entry[KEY].load(Ordering::Acquire);
@@ -438,11 +476,12 @@ impl<'a> Ports<'a> {
                 return None;
             }
             let addresses = entry[ADDRESSES].load(Ordering::Acquire);
+            let source = Ipv4Addr::from_bits((addresses >> 32) as u32);
+            let destination = Ipv4Addr::from_bits(addresses as u32);
+            let port = entry[LEADS].load(Ordering::Acquire) as u16;
+            let cookie = entry[COOKIE].load(Ordering::Acquire);
             let same = entry[KEY].load(Ordering::Acquire) == key;
-            same.then(|| {
-                let source = Ipv4Addr::from_bits((addresses >> 32) as u32);
-                (source, Ipv4Addr::from_bits(addresses as u32))
-            })
+            same.then_some(Found { source, destination, port, cookie })
         })
     }
 

@@ -65,6 +65,7 @@ fn members_are_found_by_their_addresses() {
         network,
         address: Ipv4Addr::new(100, 80, network as u8, last),
         prefix: 24,
+        cluster: false,
     };
     table.take(slot(0), 7);
     table.take(slot(4095), 8);
@@ -98,7 +99,10 @@ fn the_directory_keeps_room() {
         for number in 0..1000_u16 {
             let address = Ipv4Addr::from_bits(0x6450_0000 + round * 1000 + u32::from(number));
             table.take(slot(number), 1);
-            assert!(members.join(slot(number), Membership { network: 1, address, prefix: 10 }));
+            assert!(members.join(
+                slot(number),
+                Membership { network: 1, address, prefix: 10, cluster: false }
+            ));
             assert_eq!(members.find(1, address), Some(slot(number)));
         }
     }
@@ -108,8 +112,12 @@ fn the_directory_keeps_room() {
 fn a_container_is_in_so_many_networks() {
     let words = memory();
     let members = Table::create(&words, BASE).unwrap().members();
-    let one =
-        |network| Membership { network, address: [10, 0, network as u8, 1].into(), prefix: 24 };
+    let one = |network| Membership {
+        network,
+        address: [10, 0, network as u8, 1].into(),
+        prefix: 24,
+        cluster: true,
+    };
     for network in 1..=members::MEMBERSHIPS as u16 {
         assert!(members.join(slot(5), one(network)));
     }
@@ -238,10 +246,13 @@ fn ways_are_found_by_both_ends() {
         to: (BASE, 5432),
         source: Ipv4Addr::LOCALHOST,
         destination: Ipv4Addr::new(127, 0, 0, 5),
+        port: 0,
     };
     let find = |from, to| ports.way(slot(9), Protocol::Tcp, from, to);
     ports.insert_way(slot(9), &way, 7, |_| false);
-    assert_eq!(find(way.from, way.to), Some((way.source, way.destination)));
+    let found = find(way.from, way.to).unwrap();
+    assert_eq!((found.source, found.destination), (way.source, way.destination));
+    assert_eq!((found.port, found.cookie), (0, 7));
     assert_eq!(find(way.from, (BASE, 5433)), None);
     assert_eq!(find(Place { at: Some(Use::Network), ..way.from }, way.to), None);
     ports.insert_way(slot(9), &Way { to: (BASE, 80), ..way }, 8, |_| false);
@@ -266,6 +277,7 @@ fn the_oldest_way_gives_way() {
         to: (BASE, to),
         source: BASE,
         destination: BASE,
+        port: 0,
     };
     for to in 1..=1000 {
         ports.insert_way(slot(1), &way(to), to.into(), |_| false);
@@ -286,6 +298,7 @@ fn ways_give_room() {
         to: (BASE, 1),
         source: BASE,
         destination: BASE,
+        port: 0,
     };
     for number in 1..=60_000 {
         assert!(ports.insert_way(slot(1), &way(number), number.into(), |_| false), "{number}");
@@ -385,4 +398,82 @@ fn readers_see_whole_entries() {
             }
         }
     });
+}
+
+/// In networks of several hosts the kernel sees a container at its host's address.
+#[test]
+fn the_host_s_address_stands_for_its_containers() {
+    let words = memory();
+    let table = Table::create(&words, BASE).unwrap();
+    let (members, ports) = (table.members(), table.ports());
+    let node = Ipv4Addr::new(10, 0, 0, 1);
+    table.take(slot(7), 7);
+    assert_eq!(table.real(slot(7), Use::Network), Ipv4Addr::new(127, 77, 0, 28));
+    members.set_node(slot(7), Some(node));
+    assert_eq!(table.real(slot(7), Use::Network), node);
+    assert_eq!(table.real(slot(7), Use::Loopback), Ipv4Addr::new(127, 77, 0, 29));
+    assert_eq!(table.owner(Ipv4Addr::new(127, 77, 0, 28)), Some((slot(7), Use::Network)));
+    let to = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 80);
+    assert_eq!(table.sender(Protocol::Tcp, 4000, to), None);
+    let bound = Port { real: node, ..port([0, 0, 0, 0], 22, 4000, 5) };
+    ports.insert(slot(7), &bound, |_| false);
+    let place = Place { at: Some(Use::Network), port: 4000 };
+    ports.set_virtual_port(slot(7), Protocol::Tcp, place, 22);
+    ports.set_owner_of_wild(Protocol::Tcp, 4000, slot(7));
+    let sender = table.sender(Protocol::Tcp, 4000, to).unwrap();
+    assert_eq!((sender.slot, sender.port, sender.cookie), (slot(7), 22, 5));
+    assert!(sender.address.is_unspecified());
+    let way = Way {
+        protocol: Protocol::Tcp,
+        from: Place { at: Some(Use::Network), port: 4001 },
+        to: (*to.ip(), to.port()),
+        source: Ipv4Addr::new(100, 80, 0, 7),
+        destination: Ipv4Addr::new(100, 80, 0, 9),
+        port: 8080,
+    };
+    ports.insert_way(slot(7), &way, 6, |_| false);
+    ports.set_owner_of_wild(Protocol::Tcp, 4001, slot(7));
+    let sender = table.sender(Protocol::Tcp, 4001, to).unwrap();
+    assert_eq!((sender.address, sender.port, sender.cookie), (way.source, 4001, 6));
+    let back = ports.way(slot(7), Protocol::Tcp, way.from, way.to).unwrap();
+    assert_eq!((back.destination, back.port), (way.destination, 8080));
+    members.clear(slot(7));
+    assert_eq!(table.sender(Protocol::Tcp, 4001, to), None, "the container has left");
+    assert_eq!(members.node(slot(7)), None);
+}
+
+#[test]
+fn hosts_agents_and_answers_are_kept() {
+    let words = memory();
+    let table = Table::create(&words, BASE).unwrap();
+    let nodes: Vec<Ipv4Addr> =
+        (1..=300).map(|number| Ipv4Addr::from_bits(0x0a00_0000 | number)).collect();
+    assert!(!table.is_node(nodes[0]) && !table.is_node(Ipv4Addr::UNSPECIFIED));
+    assert!(table.set_nodes(&nodes[..3]));
+    assert!(table.is_node(nodes[2]) && !table.is_node(nodes[3]));
+    assert!(!table.set_nodes(&nodes), "too many");
+    assert!(table.is_node(nodes[255]) && !table.is_node(nodes[256]));
+    assert!(table.set_nodes(&nodes[4..5]));
+    assert!(table.is_node(nodes[4]) && !table.is_node(nodes[0]));
+
+    assert_eq!(table.agent(), None);
+    let place = SocketAddrV4::new(BASE, 4711);
+    let agent = ask::Agent { place, asking: u64::MAX, telling: 1 };
+    table.set_agent(agent);
+    assert_eq!(table.agent(), Some(agent));
+
+    assert_eq!(table.recall(9), None);
+    table.keep(9, place, 77);
+    assert_eq!(table.recall(9), Some((place, 77)));
+    for key in 1..20_000 {
+        table.keep(key, SocketAddrV4::new(Ipv4Addr::from_bits(key as u32), key as u16), key);
+    }
+    let kept = (1..20_000u64).filter(|key| table.recall(*key).is_some()).count();
+    assert!((2000..=4096).contains(&kept), "{kept}");
+    let is_right = |key: u64| {
+        table.recall(key).is_none_or(|(place, time)| {
+            (place.ip().to_bits(), place.port(), time) == (key as u32, key as u16, key)
+        })
+    };
+    assert!((1..20_000).all(is_right));
 }

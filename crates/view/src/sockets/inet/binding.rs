@@ -321,8 +321,8 @@ impl Wanted<'_> {
     fn meets(&self, other: &Port) -> bool {
         match (self.address.is_unspecified(), other.address.is_unspecified()) {
             (true, true) => self.family.meets(other.family),
-            (true, false) => serves(self.family, other.address),
-            (false, true) => serves(other.family, self.address),
+            (true, false) => self.family.serves(other.address),
+            (false, true) => other.family.serves(self.address),
             (false, false) => self.address == other.address,
         }
     }
@@ -398,11 +398,6 @@ fn bind_any(host: &mut impl Sockets, (socket, address): (HostFd, SocketAddr)) ->
     host.bind_socket(socket, address).map(|()| 0)
 }
 
-/// Whether a socket that is bound to all addresses serves this one.
-pub(super) fn serves(family: Family, address: Ipv4Addr) -> bool {
-    if address == LOOPBACK6 { family != Family::V4 } else { family != Family::V6 }
-}
-
 /// Whether the kernel has the socket of an entry no more, so far as a socket of this protocol can
 /// tell.
 pub(super) fn is_gone<N: Backend>(
@@ -441,11 +436,6 @@ pub(super) fn find<N: Backend>(
     (protocol, port): (Protocol, u16),
     from: Option<(Ipv4Addr, u16)>,
 ) -> Option<Port> {
-    let ports = network.table.ports();
-    let exact = ports.find(slot, protocol, port).filter(|one| one.address == address);
-    let any = ports
-        .find(slot, protocol, port)
-        .filter(|one| one.address.is_unspecified() && serves(one.family, address));
-    let mut all = exact.chain(any);
+    let mut all = network.table.ports().serving(slot, protocol, (address, port));
     all.find(|one| alive(context, network, (slot, one), from))
 }

@@ -1,100 +1,31 @@
-//! Asks the kernel which socket is bound to an address and port; see `sock_diag(7)`.
+//! Asks the kernel which socket is bound to an address and port ([`abi::network::diag`]).
 
 use crate::sockets::host::Sockets;
-use abi::network::{Port, Protocol};
-use core::net::Ipv4Addr;
-
-const AF_INET: u8 = 2;
-const IPPROTO_TCP: u8 = 6;
-const IPPROTO_UDP: u8 = 17;
-/// `SOCK_DIAG_BY_FAMILY`.
-const BY_FAMILY: u16 = 20;
-/// `NLM_F_REQUEST`.
-const REQUEST: u16 = 1;
-/// `sizeof(struct nlmsghdr)`.
-const HEADER: usize = 16;
-/// `sizeof(struct inet_diag_req_v2)`.
-const ASKED: usize = 56;
-/// `INET_DIAG_NOCOOKIE`.
-const NO_COOKIE: [u8; 8] = [0xff; 8];
-/// `TCP_ESTABLISHED`, which a connected socket of UDP is, too.
-const ESTABLISHED: u8 = 1;
-/// `LOOPBACK_IFINDEX`.
-const LOOPBACK: u32 = 1;
-/// Offsets in `struct inet_diag_sockid`, which lies 8 bytes into the request and 4 into the answer.
-mod id {
-    pub(super) const SOURCE_PORT: usize = 0;
-    pub(super) const DESTINATION_PORT: usize = 2;
-    pub(super) const SOURCE: usize = 4;
-    pub(super) const DESTINATION: usize = 20;
-    pub(super) const INTERFACE: usize = 36;
-    pub(super) const COOKIE: usize = 40;
-}
-const ASKED_ID: usize = HEADER + 8;
-const TOLD_ID: usize = HEADER + 4;
-/// Offset of `idiag_uid` in the answer.
-const TOLD_UID: usize = HEADER + 64;
-const TOLD: usize = HEADER + 72;
-
-/// The socket at an address and port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
-    /// Its cookie.
-    pub(super) cookie: u64,
-    /// The address that it is bound to.
-    pub(super) address: Ipv4Addr,
-    /// The user who made it.
-    pub(super) uid: u32,
-    /// It takes what comes from anywhere, not from one place only.
-    pub(super) open: bool,
-}
+pub(super) use abi::network::diag::Found;
+use abi::network::{Port, Protocol, diag};
+use core::net::{Ipv4Addr, SocketAddrV4};
 
 /// Finds the socket that gets what is sent to the place of an entry: of TCP one that listens, of
-/// UDP one that takes it from this source, which a connected one does not from every.
+/// UDP one that takes it from this source.
 pub(super) fn find(
     host: &mut impl Sockets,
     port: &Port,
     from: Option<(Ipv4Addr, u16)>,
 ) -> Option<Found> {
-    let udp = port.protocol == Protocol::Udp;
-    let mut request = [0; HEADER + ASKED];
-    request[..4].copy_from_slice(&((HEADER + ASKED) as u32).to_le_bytes());
-    request[4..6].copy_from_slice(&BY_FAMILY.to_le_bytes());
-    request[6..8].copy_from_slice(&REQUEST.to_le_bytes());
-    request[HEADER] = AF_INET;
-    request[HEADER + 1] = if udp { IPPROTO_UDP } else { IPPROTO_TCP };
-    // All states.
-    request[HEADER + 4..HEADER + 8].fill(0xff);
-    // For UDP the kernel has source and destination the other way round ("for historical reasons").
-    let (here, there) = ((id::SOURCE, id::SOURCE_PORT), (id::DESTINATION, id::DESTINATION_PORT));
-    let (to_at, from_at) = if udp { (there, here) } else { (here, there) };
-    let mut put = |(at, port_at): (usize, usize), address: Ipv4Addr, port: u16| {
-        request[ASKED_ID + port_at..][..2].copy_from_slice(&port.to_be_bytes());
-        request[ASKED_ID + at..][..4].copy_from_slice(&address.octets());
-    };
-    put(to_at, port.real, port.real_port);
-    if let Some((address, port)) = from.filter(|_| udp) {
-        put(from_at, address, port);
-    }
-    // Sockets that are bound to the device of all these addresses are found as well.
-    request[ASKED_ID + id::INTERFACE..][..4].copy_from_slice(&LOOPBACK.to_le_bytes());
-    request[ASKED_ID + id::COOKIE..][..8].copy_from_slice(&NO_COOKIE);
+    let from = from.filter(|_| port.protocol == Protocol::Udp);
+    let from = from.map(|(address, port)| SocketAddrV4::new(address, port));
+    let to = SocketAddrV4::new(port.real, port.real_port);
+    exact(host, port.protocol, to, from)
+}
 
+/// Finds the socket at a place; with `from` that which takes what comes from there.
+pub(super) fn exact(
+    host: &mut impl Sockets,
+    protocol: Protocol,
+    to: SocketAddrV4,
+    from: Option<SocketAddrV4>,
+) -> Option<Found> {
     let mut answer = [0; 256];
-    let length = host.ask_sockets(&request, &mut answer).ok()?;
-    let answer = answer.get(..length)?;
-    if length < TOLD || answer[4..6] != BY_FAMILY.to_le_bytes() {
-        return None;
-    }
-    let word = |at: usize| answer[at..].first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
-    let (cookie, address) = (TOLD_ID + id::COOKIE, TOLD_ID + id::SOURCE);
-    // That of a socket of IPv6 is mapped, or "all".
-    let four = answer[HEADER] == AF_INET;
-    let address = if four { address } else { address + 12 };
-    Some(Found {
-        address: answer[address..].first_chunk::<4>().map(|bytes| (*bytes).into())?,
-        cookie: u64::from(word(cookie)?) | u64::from(word(cookie + 4)?) << 32,
-        uid: word(TOLD_UID)?,
-        open: answer[HEADER + 1] != ESTABLISHED,
-    })
+    let length = host.ask_sockets(&diag::question(protocol, to, from), &mut answer).ok()?;
+    diag::answer(answer.get(..length)?)
 }

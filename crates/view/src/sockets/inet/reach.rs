@@ -1,7 +1,7 @@
 //! `connect`, and datagrams that are sent to an address.
 
 use super::address::{Destination, in_family, narrow, old};
-use super::binding::{adopt, allow_mapped, everywhere, find, is_gone, serves, unbound};
+use super::binding::{adopt, allow_mapped, everywhere, find, is_gone, unbound};
 use super::shown::is_only_six;
 use super::{NOBODY, Network, Socket, use_of, with_socket};
 use crate::CallContext;
@@ -125,7 +125,7 @@ impl Target<'_> {
     }
 
     fn is_served_by(&self, own: &Port) -> bool {
-        let any = own.address.is_unspecified() && serves(own.family, self.address);
+        let any = own.address.is_unspecified() && own.family.serves(self.address);
         self.is_own() && own.port == self.port && (own.address == self.address || any)
     }
 
@@ -221,7 +221,7 @@ impl Target<'_> {
             return true;
         }
         let (shown, destination) = (self.source_shown(source), self.address);
-        let way = Way { protocol, from, to, source: shown, destination };
+        let way = Way { protocol, from, to, source: shown, destination, port: 0 };
         ports.insert_way(network.slot, &way, cookie, is_dead)
     }
 

@@ -5,7 +5,8 @@ use super::{Network, Socket, binding, with_socket};
 use crate::CallContext;
 use crate::errno::Result;
 use crate::guest::Backend;
-use abi::network::{Family, Place, Port, Protocol, Slot, Use, ports::LOOPBACK6};
+use abi::network::ports::{Found, LOOPBACK6};
+use abi::network::{Family, Place, Port, Protocol, Slot, Use};
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Whose address it is.
@@ -61,7 +62,7 @@ pub(super) fn destination<N: Backend>(
         return network.common(mine).map(|(mine, _)| mine);
     };
     if let Some(way) = way(&network, protocol, (slot, from), own) {
-        return Some(way.1);
+        return Some(way.destination);
     }
     let at = (own.place(), own.address);
     let entry = network.table.ports().at(mine, protocol, at, Some(cookie));
@@ -218,9 +219,9 @@ impl Seen<'_> {
         let address = match whose {
             Some((peer, slot)) => {
                 if let Some(way) = way(network, protocol, (mine, end), peer) {
-                    way.0
+                    way.source
                 } else if let Some(way) = way(network, protocol, (slot, peer), end) {
-                    way.1
+                    way.destination
                 } else if slot != mine {
                     network.towards(slot)?
                 } else {
@@ -261,9 +262,9 @@ impl Seen<'_> {
         let entry = noted(protocol);
         let port = entry.map_or(end.port, |entry| entry.port);
         if let Some(own) = own {
-            let to = || way(network, protocol, (mine, own), end).map(|way| way.1);
+            let to = || way(network, protocol, (mine, own), end).map(|way| way.destination);
             let from = || way(network, protocol, (slot, end), self.receiving(own, protocol));
-            let from = || from().map(|way| way.0);
+            let from = || from().map(|way| way.source);
             let found = if self.role == Role::Sender { from() } else { to().or_else(from) };
             if let Some(address) = found {
                 return Some((address, port, None));
@@ -286,13 +287,12 @@ impl Seen<'_> {
     }
 }
 
-/// How a connection is shown that one end, of a container, has made to the other: source and
-/// destination.
+/// How a connection is shown that one end, of a container, has made to the other.
 fn way(
     network: &Network<'_>,
     protocol: Protocol,
     (slot, from): (Slot, End),
     to: End,
-) -> Option<(Ipv4Addr, Ipv4Addr)> {
+) -> Option<Found> {
     network.table.ports().way(slot, protocol, from.place(), (to.address, to.port))
 }
