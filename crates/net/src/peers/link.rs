@@ -120,7 +120,15 @@ impl Link {
                 channel.part(&why);
                 why
             }
-            Err(error) => channel.ended(&error),
+            Err(error) => {
+                let why = tls::explain(&error);
+                if error.get_ref().is_some_and(|inner| inner.is::<message::Bad>()) {
+                    channel.part(&why);
+                } else {
+                    channel.linger();
+                }
+                why
+            }
         }
     }
 
@@ -158,7 +166,7 @@ impl Link {
             let more = more && !channel.tls.wants_write();
             let next = if more { Duration::ZERO } else { next.max(Duration::from_millis(1)) };
             channel.wait(Some(&self.wake), next)?;
-            if channel.fill()? {
+            if channel.fill() {
                 self.queue().heard = Instant::now();
             }
             while let Some(message) = channel.next()? {
@@ -167,6 +175,9 @@ impl Link {
                     Message::Hello { .. } | Message::Ping => {}
                     message => take(message),
                 }
+            }
+            if let Some(error) = channel.failed.take() {
+                return Err(error);
             }
         }
     }
@@ -184,6 +195,8 @@ pub(super) struct Channel {
     got: Vec<u8>,
     /// How many bytes of it were taken.
     taken: usize,
+    /// Why nothing more comes. What has come before counts.
+    failed: Option<io::Error>,
 }
 
 impl Channel {
@@ -192,7 +205,7 @@ impl Channel {
         socket.set_nodelay(true)?;
         // The queue is the bound.
         tls.set_buffer_limit(None);
-        Ok(Self { socket, tls, got: Vec::new(), taken: 0 })
+        Ok(Self { socket, tls, got: Vec::new(), taken: 0, failed: None })
     }
 
     /// Proves who this side is, and learns who the other one is; then both sides greet. Returns the
@@ -221,8 +234,11 @@ impl Channel {
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
             self.wait(None, left)?;
-            self.fill()?;
+            self.fill();
         }
     }
 
@@ -287,8 +303,21 @@ impl Channel {
         }
     }
 
-    /// Reads what there is; whether there was something.
-    fn fill(&mut self) -> io::Result<bool> {
+    /// Reads what there is; whether there was something. An error is kept until all messages that
+    /// came before it were taken.
+    fn fill(&mut self) -> bool {
+        let length = self.got.len();
+        let any = match self.filled() {
+            Ok(any) => any,
+            Err(error) => {
+                self.failed = Some(error);
+                false
+            }
+        };
+        any || self.got.len() > length
+    }
+
+    fn filled(&mut self) -> io::Result<bool> {
         let mut any = false;
         for _ in 0..READS {
             match self.tls.read_tls(&mut &self.socket) {
@@ -331,5 +360,30 @@ impl Channel {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl Channel {
+    /// How many bytes of messages have come that were not taken.
+    pub(super) fn plain(&self) -> usize {
+        self.got.len()
+    }
+
+    /// Why the other side ends the link.
+    pub(super) fn last_words(&mut self) -> io::Result<String> {
+        let until = Instant::now() + Duration::from_secs(30);
+        self.until(until, |channel| {
+            Ok(match channel.next()? {
+                Some(Message::Bye(why)) => Some(why),
+                _ => None,
+            })
+        })
+    }
+
+    /// Sends bytes as they are, in place of messages.
+    pub(super) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.tls.writer().write_all(bytes)?;
+        self.flush()
     }
 }
