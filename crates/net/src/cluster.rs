@@ -1,33 +1,28 @@
-//! What a network of several hosts keeps on disk: this host's address, port and key, the list of
-//! hosts that was joined, and what the agent knows of the others.
+//! What a network of several hosts keeps on disk: this host's address, port and key, and the
+//! list of hosts that was joined.
 //!
 //! ```text
 //! networks/<name>/place-<host>.json    this host's Place
 //! networks/<name>/key-<host>           its private key, for its user only
 //! networks/<name>/hosts.json           the list that was joined last
-//! networks/<name>/remote-<host>.json   what the agent of this host knows: a hint
 //! ```
 //!
 //! Hosts that share a store share the list; each has a place and a key of its own. A host whose
 //! network has no list yet is alone in it, at place 0 of the list to come.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use store::Store;
 
 use crate::definition::Scope;
 use crate::error::{Error, Result};
-use crate::members::{self, Entry, host};
-use crate::networks::{IsAlive, Network};
-use crate::peers::{Host, Key, List, PublicKey, Remote, Wrong};
+use crate::names::{self, host};
+use crate::networks::Network;
+use crate::peers::{Host, Key, List};
 use crate::subnet::Subnet;
-use crate::{hosts, ipam, slices};
+use crate::{ipam, slices};
 
-const LIST: &str = "hosts.json";
-/// The slot of a container of another host.
-const NO_SLOT: u32 = u32::MAX;
+pub(crate) const LIST: &str = "hosts.json";
 
 /// Where this host's agent listens, and where its containers are reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,12 +55,8 @@ pub struct View {
     pub joined: bool,
 }
 
-fn place_file() -> String {
+pub(crate) fn place_file() -> String {
     format!("place-{}.json", host())
-}
-
-fn remote_file() -> String {
-    format!("remote-{}.json", host())
 }
 
 fn key_error(network: &Network) -> impl FnOnce(std::io::Error) -> Error + use<> {
@@ -76,7 +67,7 @@ fn key_error(network: &Network) -> impl FnOnce(std::io::Error) -> Error + use<> 
 /// The name of this host in lists.
 fn own_name() -> String {
     let name = host();
-    if hosts::is_name(&name) { name } else { "host".to_owned() }
+    if names::is_name(&name) { name } else { "host".to_owned() }
 }
 
 /// Fails for a network of another scope.
@@ -195,140 +186,7 @@ pub(crate) fn in_slice(network: &Network, slice: Subnet, address: Ipv4Addr) -> R
     Err(Error::BadAddress { address, network: network.name().to_owned(), why })
 }
 
-/// What came of joining a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Joined {
-    /// This host is in it.
-    pub listed: bool,
-}
-
-/// Joins a list, which [`List::check`] has accepted: it takes the place of the one before. If this
-/// host is in it, it takes its address and port from there.
-///
-/// # Errors
-/// [`Error::List`] where it does not follow the one before; [`Error::Moves`] if this host's
-/// containers would get other addresses while some live.
-pub fn join(network: &Network, list: &List, is_alive: &IsAlive<'_>) -> Result<Joined> {
-    let before = view(network)?;
-    let _lock = network.dir().lock().map_err(Error::store("lock a network"))?;
-    if before.joined {
-        list.check_after(&before.list).map_err(|wrong| Error::List { wrong: Box::new(wrong) })?;
-    }
-    let subnet = network.definition().subnet;
-    if let Some(first) = list.hosts.first().filter(|first| first.subnet != subnet) {
-        let why = format!("subnet {} differs from {subnet} of this host's network", first.subnet);
-        let hint = format!(
-            "remove it here and join again (coracle network rm {}), or choose another name",
-            network.name()
-        );
-        return Err(Error::List { wrong: Box::new(Wrong { at: Some(0), why, hint }) });
-    }
-    let key = before.own.key.public();
-    let position = list.position(&key);
-    let live = || -> Result<Vec<String>> {
-        let entries = members::list(network)?.into_iter();
-        Ok(entries.filter(|entry| is_alive(&entry.id)).map(|entry| entry.name).collect())
-    };
-    let listed = position.map(|at| &list.hosts[at]);
-    let place = listed.map(|host| Place { address: host.address, port: host.port });
-    let moves = position != before.position
-        || place.is_some_and(|place| place.address != before.own.place.address);
-    if moves && before.position.is_some() {
-        let live = live()?;
-        if !live.is_empty() {
-            let (name, members) = (network.name().to_owned(), live);
-            return Err(Error::Moves { name, members });
-        }
-    }
-    if let Some(place) = place {
-        let written = network.dir().write(&place_file(), &place);
-        written.map_err(Error::store("write this host's place in a network"))?;
-    }
-    network.dir().write(LIST, list).map_err(Error::store("write the list of a network's hosts"))?;
-    Ok(Joined { listed: position.is_some() })
-}
-
-/// What the agent of this host knows of the other hosts of a network.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Known {
-    /// Which agent has written it.
-    pub agent: u64,
-    /// When that was, in milliseconds since 1970.
-    pub written: u64,
-    /// Why it does not listen; `None` if it does.
-    pub error: Option<String>,
-    /// The epoch of its list.
-    pub epoch: u64,
-    /// The others.
-    pub peers: Vec<Peer>,
-}
-
-/// Another host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Peer {
-    /// Its key.
-    pub key: PublicKey,
-    /// A link to it is up.
-    pub up: bool,
-    /// Since when that is so, in seconds since 1970.
-    pub since: u64,
-    /// Why it is down.
-    pub why: String,
-    /// Its living containers.
-    pub members: Vec<Remote>,
-}
-
-/// What the agent has written last.
-pub fn known(network: &Network) -> Result<Option<Known>> {
-    network.dir().read(&remote_file()).map_err(Error::store("read what is known of other hosts"))
-}
-
-/// Writes it. Only the agent does.
-pub(crate) fn set_known(network: &Network, known: &Known) -> Result<()> {
-    let written = network.dir().write(&remote_file(), known);
-    written.map_err(Error::store("write what is known of other hosts"))
-}
-
-/// The files that say what the agent is to do: members, list, and this host's place.
-pub(crate) fn files(network: &Network) -> [PathBuf; 3] {
-    let dir = network.dir();
-    [members::path(network), dir.join(LIST), dir.join(&place_file())]
-}
-
-/// The containers of other hosts in a network, as far as they are known.
-pub fn remote(network: &Network) -> Result<Vec<Entry>> {
-    if network.definition().scope != Scope::Cluster {
-        return Ok(Vec::new());
-    }
-    let members = known(network)?.into_iter().flat_map(|known| known.peers);
-    let members = members.flat_map(|peer| peer.members);
-    Ok(members
-        .map(|Remote { id, name, aliases, address }| Entry {
-            id,
-            name,
-            aliases,
-            address,
-            slot: NO_SLOT,
-            since: 0,
-        })
-        .collect())
-}
-
-/// All members that a container of this host may know by name: those of this host, and those of
-/// others.
-pub fn members(network: &Network) -> Result<Vec<Entry>> {
-    let mut all = members::list(network)?;
-    all.extend(remote(network)?);
-    Ok(all)
-}
-
 /// Where the agents of other hosts reach this one.
 pub(crate) fn listens(view: &View) -> SocketAddrV4 {
     SocketAddrV4::new(view.own.place.address, view.own.place.port)
-}
-
-/// The number of a network in this host's table.
-pub(crate) fn number(store: &Store, network: &Network) -> Result<u16> {
-    members::change_slots(store, &host(), |slots| slots.number(network.id()))
 }

@@ -188,7 +188,7 @@ pub enum Error {
         /// The option.
         what: &'static str,
     },
-    /// This host has no address in a network, because another one that shares the store has made it.
+    /// This host has no address in a network: another one that shares the store has made it.
     #[error("this host has no place in network {name} yet")]
     NoPlace {
         /// The network.
@@ -201,10 +201,14 @@ pub enum Error {
         name: String,
     },
     /// A list of hosts cannot take the place of the one before.
-    #[error("{}", wrong.why)]
+    #[error("{why}")]
     List {
-        /// What is wrong.
-        wrong: Box<crate::peers::Wrong>,
+        /// The place of the entry at fault; `None` for the list as a whole.
+        at: Option<usize>,
+        /// The rule that it breaks.
+        why: String,
+        /// What to do.
+        hint: String,
     },
     /// Containers live that would get other addresses.
     #[error(
@@ -311,7 +315,7 @@ impl Error {
                 "add its entry ('coracle network invite {name}' prints it) to the list, and join \
                  that on all hosts: coracle network join {name} --member FILE"
             ),
-            Self::List { wrong } => wrong.hint.clone(),
+            Self::List { hint, .. } => hint.clone(),
             Self::Moves { members, .. } => format!(
                 "add hosts at the end of the list, and mark one that leaves with 'revoked = true'; \
                  or stop them first: coracle stop {}",

@@ -14,6 +14,7 @@ use sys::ofd::{OfdLock, try_ofd_lock};
 
 use crate::error::{Error, Result};
 use crate::members::Entry;
+pub use crate::names::is_name;
 
 /// The line before the lines of networks.
 pub const BEGIN: &str = "# coracle: names of networks";
@@ -66,13 +67,6 @@ pub fn names(entry: &Entry) -> Vec<&str> {
         }
     }
     names
-}
-
-/// Whether a text can stand in a hosts file as a name: not empty, and letters, digits, `-`, `_` and
-/// `.` only. Others would end the line, begin a comment, or be two names.
-pub fn is_name(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    !text.is_empty() && text.bytes().all(plain)
 }
 
 /// A hosts file's text with other lines of networks, which stand at the end if there were none. No

@@ -7,6 +7,10 @@
 //! ```text
 //! networks/<name>/network.json          the Definition
 //! networks/<name>/members-<host>.json   who is in it on that host, and with which address
+//! networks/<name>/place-<host>.json     this host's address and port, in a network of several
+//! networks/<name>/key-<host>            its private key there, for its user only
+//! networks/<name>/hosts.json            the list of hosts that was joined
+//! networks/<name>/remote-<host>.json    what is known of the others: a hint
 //! networks/slots-<host>.json            the number of each container in that host's address table
 //! networks/table-<host>                 that table: addresses, ports and sockets (`abi::network`)
 //! ```
@@ -17,13 +21,20 @@
 //! | [`subnet`], [`ipam`] | ranges of addresses, and choosing from them: pure functions |
 //! | [`networks`], [`removal`] | making, listing, finding and removing networks |
 //! | [`members`] | joining and leaving |
+//! | [`cluster`], [`joining`], [`slices`] | networks of several hosts: places, lists of hosts, parts of the subnet |
+//! | [`peers`] | links to other hosts |
+//! | [`remote`] | what is known of other hosts |
+//! | [`agent`] | the process that answers for names, and about other hosts |
 //! | [`table`] | what engines read of the members of a host |
 //! | [`hosts`] | the lines of `/etc/hosts`, and writing them to a file that is mounted |
 //! | [`dns`] | answers to questions for names: pure functions |
 //!
 //! # Scope
-//! A network has the scope `host`: its members on one host meet. Hosts that share a store share the
+//! In a network of scope `host` the members on one host meet. Hosts that share a store share the
 //! definition, and each has its own members. So addresses are unique on a host, not in a store.
+//!
+//! In one of scope `cluster` the members of all hosts of a list meet. Each host gives addresses of
+//! its own slice, so nothing has to be agreed on but the list.
 //!
 //! # What a dead container leaves
 //! Its entry. An entry counts only as long as its container lives, which the caller knows (the
@@ -37,9 +48,12 @@ pub mod dns;
 mod error;
 pub mod hosts;
 pub mod ipam;
+pub mod joining;
 pub mod members;
+pub mod names;
 pub mod networks;
 pub mod peers;
+pub mod remote;
 pub mod removal;
 pub mod slices;
 pub mod subnet;

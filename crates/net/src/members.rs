@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 
 use crate::error::{Error, Result};
+use crate::names::host;
 use crate::networks::{IsAlive, Network};
 use crate::subnet::Subnet;
 use crate::{cluster, ipam};
@@ -172,12 +173,6 @@ pub fn on_all_hosts(network: &Network) -> Result<Vec<Entry>> {
         }
     }
     Ok(entries)
-}
-
-/// This host's name, as a part of a file's: letters, digits, `-` and `.`.
-pub(crate) fn host() -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
-    sys::machine::Machine::here().name.chars().map(plain).collect()
 }
 
 /// The file with the entries of this host.

@@ -14,7 +14,8 @@ use store::Store;
 use sys::shared::SharedWords;
 
 use crate::error::{Error, Result};
-use crate::members::{Endpoint, change_slots, host};
+use crate::members::{Endpoint, change_slots};
+use crate::names::host;
 
 /// A container's place in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,8 +46,9 @@ pub struct Row<'a> {
 /// Writes a container that has joined its networks into the table.
 ///
 /// # Errors
-/// [`Error::NoSlot`] for a slot that is none; [`Error::TwoPlaces`]; [`Error::TooMany`] for more networks or published
-/// ranges than a container may have; [`Error::Table`] if the file cannot be made or mapped.
+/// [`Error::NoSlot`] for a slot that is none; [`Error::TwoPlaces`]; [`Error::TooMany`] for more
+/// networks or published ranges than a container may have; [`Error::Table`] if the file cannot be
+/// made or mapped.
 pub fn enter(store: &Store, row: &Row<'_>) -> Result<Place> {
     let (host, number) = (host(), u16::try_from(row.slot).ok());
     let slot = number.and_then(Slot::new).ok_or(Error::NoSlot { limit: crate::members::SLOTS })?;

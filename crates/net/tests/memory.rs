@@ -13,7 +13,7 @@ use net::peers::{Handler, Host, Key, List, Message, Peers, PublicKey};
 const OTHERS: usize = 64;
 /// The agent may have 8 MB; this is the part of its links.
 const LIMIT_KB: u64 = 6 << 10;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 struct Nobody;
 

@@ -40,7 +40,8 @@ mod tests {
         assert_eq!(found.cookie, socket_cookie(&listener).unwrap());
         assert_eq!(found.address, *place.ip());
         assert!(find(Protocol::Udp, place, None).unwrap().is_none());
-        let client = TcpStream::connect(place).unwrap();
+        let client =
+            TcpStream::connect_timeout(&place.into(), std::time::Duration::from_secs(9)).unwrap();
         let (server, SocketAddr::V4(from)) = listener.accept().unwrap() else { panic!("IPv6") };
         let found = find(Protocol::Tcp, place, Some(from)).unwrap().unwrap();
         assert_eq!(found.cookie, socket_cookie(&server).unwrap());

@@ -12,7 +12,9 @@ use engine::choose::Engine;
 use engine::plan::{NetworkPlace, PrivateBy};
 use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec};
 use engine::supervise::state::{self, Observed};
-use net::{Entry, Member, Network, Networks, agent, cluster, definition, hosts, members, table};
+use net::{
+    Entry, Member, Network, Networks, agent, cluster, definition, hosts, members, remote, table,
+};
 use store::{ContainerDir, Store};
 
 use super::record::{self, Record};
@@ -339,7 +341,7 @@ pub(crate) fn tell(store: &Store, networks: &[Network]) -> Result<()> {
 
 /// The lines for a container of its networks.
 fn lines(id: &str, networks: &[Network]) -> net::Result<Vec<String>> {
-    let entries = networks.iter().map(cluster::members).collect::<net::Result<Vec<_>>>()?;
+    let entries = networks.iter().map(remote::members).collect::<net::Result<Vec<_>>>()?;
     let named: Vec<(&str, &[Entry])> =
         networks.iter().zip(&entries).map(|(one, list)| (one.name(), &**list)).collect();
     Ok(hosts::lines(id, &named))

@@ -3,9 +3,10 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use net::cluster::{self, Known, Place};
-use net::peers::{self, List, PublicKey, local};
-use net::{Network, Networks, Request, Scope, agent, slices};
+use net::cluster::{self, Place};
+use net::peers::{self, List, PublicKey, Wrong, local};
+use net::remote::{self, Known};
+use net::{Network, Networks, Request, Scope, agent, joining, slices};
 use serde_json::{Value, json};
 
 use super::{actor, routes};
@@ -108,9 +109,9 @@ pub fn join(
             cluster::settle(&network, asked)?;
         }
     }
-    let joined = cluster::join(&network, &read.list, &|id| may_live(store, id));
+    let joined = joining::join(&network, &read.list, &|id| may_live(store, id));
     let joined = joined.map_err(|error| match error {
-        net::Error::List { wrong } => read.wrong(&wrong),
+        net::Error::List { at, why, hint } => read.wrong(&Wrong { at, why, hint }),
         other => Error::from(other),
     })?;
     if !joined.listed {
@@ -153,7 +154,7 @@ pub(super) fn describe(session: &Session, network: &Network) -> Result<Value> {
     let view = cluster::view(network)?;
     let store = session.store()?;
     let serves = agent::is_running(store).unwrap_or(false);
-    let known = cluster::known(network)?.filter(|known| serves && known.agent != 0);
+    let known = remote::known(network)?.filter(|known| serves && known.agent != 0);
     let subnet = network.definition().subnet;
     let own = view.own.key.public();
     let hosts = view.list.hosts.iter().enumerate().map(|(at, host)| {
@@ -213,7 +214,7 @@ fn state(known: Option<&Known>, key: &PublicKey) -> Value {
     }
 }
 
-fn container(remote: &peers::Remote) -> Value {
-    let address: Ipv4Addr = remote.address;
-    json!({"Id": remote.id, "Name": remote.name, "IPv4Address": address.to_string()})
+fn container(other: &peers::Remote) -> Value {
+    let address: Ipv4Addr = other.address;
+    json!({"Id": other.id, "Name": other.name, "IPv4Address": address.to_string()})
 }

@@ -10,21 +10,16 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use abi::network::ask::Answer;
 use abi::network::{Place, Port, Protocol, Slot, Table, Use};
 
-use super::clusters::{Clusters, Joined};
+use super::served::{Joined, Served};
 use crate::peers::{Asked, PublicKey};
 use crate::{members, table};
 
 /// The answer to the host with a key.
-pub(super) fn answer(
-    clusters: &Clusters,
-    joined: &Joined,
-    key: &PublicKey,
-    asked: Asked,
-) -> Answer {
-    let Some(table) = clusters.table() else { return Answer::Absent };
+pub(super) fn answer(served: &Served, joined: &Joined, key: &PublicKey, asked: Asked) -> Answer {
+    let Some(table) = served.table() else { return Answer::Absent };
     match asked {
         Asked::Reach { protocol, address, port } => {
-            let Some(slot) = member(clusters, joined, &table, address) else {
+            let Some(slot) = member(served, joined, &table, address) else {
                 return Answer::Absent;
             };
             let node = joined.view().own.place.address;
@@ -44,19 +39,14 @@ pub(super) fn answer(
 }
 
 /// The living member of this host with an address.
-fn member(
-    clusters: &Clusters,
-    joined: &Joined,
-    table: &Table<'_>,
-    address: Ipv4Addr,
-) -> Option<Slot> {
+fn member(served: &Served, joined: &Joined, table: &Table<'_>, address: Ipv4Addr) -> Option<Slot> {
     let slot = table.members().find(joined.number, address)?;
     let container = table.members().container(slot)?;
     let entries = members::list(&joined.network).ok()?;
     let is_it =
         |entry: &&members::Entry| entry.address == address && table::key(&entry.id) == container;
     let entry = entries.iter().find(is_it)?;
-    clusters.alive.is_alive(&entry.id).then_some(slot)
+    served.alive.is_alive(&entry.id).then_some(slot)
 }
 
 /// The real place of a port, if its socket lives.

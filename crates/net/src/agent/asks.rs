@@ -17,13 +17,13 @@ use abi::network::ask::{Agent, Answer, QUESTION, Question};
 use abi::network::{AGENT, Slot, Table, Use};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use super::clusters::{Clusters, Joined};
+use super::served::{Joined, Served};
 use crate::peers::{Asked, Host, Message, Peers, PublicKey};
 use crate::slices;
 use crate::subnet::Subnet;
 
 /// A question without a link is given up after so long.
-const UNSENT: Duration = Duration::from_millis(1000);
+const UNSENT: Duration = Duration::from_secs(1);
 /// And every question. Programs wait a little longer ([`abi::network::ask::WAIT_MS`]).
 const UNANSWERED: Duration = Duration::from_millis(1200);
 /// Questions at once; more are not answered.
@@ -78,7 +78,7 @@ impl Asks {
     }
 
     /// Takes questions for as long as the process lives.
-    pub(super) fn serve(&self, clusters: &Arc<Clusters>) {
+    pub(super) fn serve(&self, served: &Served) {
         let mut bytes = [0; QUESTION + 1];
         loop {
             let Ok((length, place)) = self.socket.recv_from(&mut bytes) else { continue };
@@ -90,10 +90,10 @@ impl Asks {
             match question {
                 Question::Reach { network, protocol, address, port } => {
                     let asked = Asked::Reach { protocol, address, port };
-                    self.reach(clusters, client, network, (address, asked));
+                    self.reach(served, client, network, (address, asked));
                 }
                 Question::Who { slot, protocol, peer, own } => {
-                    self.who(clusters, client, slot, (protocol, peer, own));
+                    self.who(served, client, slot, (protocol, peer, own));
                 }
             }
         }
@@ -101,12 +101,12 @@ impl Asks {
 
     fn reach(
         &self,
-        clusters: &Clusters,
+        served: &Served,
         client: Client,
         network: u16,
         (address, asked): (Ipv4Addr, Asked),
     ) {
-        let joined = clusters.joined(network);
+        let joined = served.joined(network);
         let host = joined.as_ref().and_then(|joined| {
             let view = joined.view();
             let host = view.list.owner(address)?;
@@ -121,15 +121,15 @@ impl Asks {
     /// Asks in each network that the container is in, with a host that has the address.
     fn who(
         &self,
-        clusters: &Clusters,
+        served: &Served,
         client: Client,
         slot: Slot,
         (protocol, peer, own): (abi::network::Protocol, SocketAddrV4, SocketAddrV4),
     ) {
-        let Some(table) = clusters.table() else { return };
+        let Some(table) = served.table() else { return };
         let mut wanted = Vec::new();
         for membership in table.members().memberships(slot).filter(|one| one.cluster) {
-            let Some(joined) = clusters.joined(membership.network) else { continue };
+            let Some(joined) = served.joined(membership.network) else { continue };
             let view = joined.view();
             // A socket that is bound to all addresses has sent from this one.
             let is_node = *own.ip() == view.own.place.address;
@@ -142,9 +142,9 @@ impl Asks {
             wanted.extend(theirs.map(|host| (Arc::clone(&joined), host.clone(), asked)));
         }
         if wanted.is_empty() {
-            self.answer(&client, Answer::Absent)
+            self.answer(&client, Answer::Absent);
         } else {
-            self.ask(client, wanted)
+            self.ask(client, wanted);
         }
     }
 
@@ -251,6 +251,13 @@ impl Asks {
         let bytes = answer.write(self.agent.telling, client.nonce);
         let _ = self.socket.send_to(&bytes, client.place);
     }
+}
+
+/// What tells one agent from another, without its secrets.
+pub(super) fn agent_id(table: &Table<'_>) -> u64 {
+    let Some(agent) = table.agent() else { return 0 };
+    let digest = ring::digest::digest(&ring::digest::SHA256, &agent.asking.to_le_bytes());
+    digest.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 impl Open {

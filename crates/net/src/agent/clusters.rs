@@ -2,7 +2,7 @@
 //!
 //! For each such network with a living member on this host the agent listens, keeps links to the
 //! other hosts ([`Peers`]), tells them the members of this one, and writes down theirs
-//! ([`cluster::Known`]) for names and `/etc/hosts`. Nobody tells it anything: ten times a second it
+//! ([`Known`]) for names and `/etc/hosts`. Nobody tells it anything: ten times a second it
 //! looks whether the files have changed in which joins and lists stand.
 //!
 //! A name is told to others when its container has started, not before. Members of a host that was
@@ -11,24 +11,25 @@
 //! Locks, in this order: `joined`, `peers` of a network, `snapshot`, `others`.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use abi::network::Table;
 use store::Store;
-use sys::shared::SharedWords;
 
-use super::asks::Asks;
-use super::process::{Alive, Containers};
-use crate::cluster::{self, Known, Peer, View};
+use super::answers;
+use super::asks::{self, Asks};
+use super::served::{Joined, Served, lock};
+use crate::cluster;
 use crate::definition::Scope;
 use crate::error::Result;
 use crate::members;
+use crate::names::host;
 use crate::networks::{Network, Networks};
 use crate::peers::{Handler, List, Message, Peers, PublicKey, Remote, message};
-use crate::slices;
+use crate::remote::{self, Known, Peer};
 
 /// How often files are looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -39,40 +40,6 @@ const LINGER: Duration = Duration::from_secs(5);
 /// The members of a host that is down are forgotten after so long.
 const FORGET: Duration = Duration::from_secs(30);
 
-/// What the threads of the agent share.
-pub(super) struct Clusters {
-    pub(super) store: Store,
-    pub(super) containers: Arc<dyn Containers>,
-    pub(super) alive: Arc<Alive>,
-    words: Arc<SharedWords>,
-    joined: RwLock<HashMap<u16, Arc<Joined>>>,
-    pub(super) asks: Asks,
-    /// What tells this agent from one before.
-    id: u64,
-}
-
-/// A network that is served.
-pub(super) struct Joined {
-    pub(super) network: Network,
-    /// Its number in this host's table.
-    pub(super) number: u16,
-    view: RwLock<Arc<View>>,
-    peers: RwLock<Option<Peers>>,
-    /// The members that others were told of.
-    snapshot: Mutex<Vec<Remote>>,
-    others: Mutex<HashMap<PublicKey, Others>>,
-}
-
-/// The members of another host.
-#[derive(Default)]
-struct Others {
-    members: Vec<Remote>,
-    /// Parts of a message that is not complete.
-    coming: Vec<Remote>,
-    /// Since when the link is down.
-    down: Option<Instant>,
-}
-
 /// What tells whether a file was replaced.
 type Stamp = Option<(u64, i64, i64)>;
 
@@ -81,48 +48,10 @@ fn stamp(path: &Path) -> Stamp {
     Some((found.ino(), found.mtime(), found.mtime_nsec()))
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Joined {
-    pub(super) fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(super) fn peers(&self) -> RwLockReadGuard<'_, Option<Peers>> {
-        self.peers.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn send(&self, key: &PublicKey, message: &Message) -> bool {
-        self.peers().as_ref().is_some_and(|peers| peers.send(key, message))
-    }
-
-    /// Takes a part of what another host says of its members. What it cannot know is left out:
-    /// addresses of other hosts, and texts that are no names.
-    fn take(&self, key: &PublicKey, (part, last): (u16, bool), members: Vec<Remote>) {
-        let view = self.view();
-        let Some(at) = view.list.position(key) else { return };
-        let subnet = self.network.definition().subnet;
-        let is_its = |member: &Remote| {
-            member.is_valid() && slices::owner(subnet, member.address) == Some(at)
-        };
-        let mut others = lock(&self.others);
-        let its = others.entry(*key).or_default();
-        if part == 0 {
-            its.coming.clear();
-        }
-        let room = message::MEMBERS.saturating_sub(its.coming.len());
-        its.coming.extend(members.into_iter().filter(is_its).take(room));
-        if last {
-            its.members = std::mem::take(&mut its.coming);
-        }
-    }
-}
-
 /// What the links of a network tell.
 struct Side {
-    clusters: Arc<Clusters>,
+    served: Arc<Served>,
+    asks: Arc<Asks>,
     joined: Arc<Joined>,
 }
 
@@ -138,12 +67,12 @@ impl Handler for Side {
             }
         }
         drop((snapshot, peers));
-        self.clusters.asks.link_is_up(&self.joined, key);
+        self.asks.link_is_up(&self.joined, key);
     }
 
     fn down(&self, key: &PublicKey) {
         lock(&self.joined.others).entry(*key).or_default().down = Some(Instant::now());
-        self.clusters.asks.link_is_down(self.joined.number, key);
+        self.asks.link_is_down(self.joined.number, key);
     }
 
     fn message(&self, key: &PublicKey, message: Message) {
@@ -152,98 +81,67 @@ impl Handler for Side {
                 self.joined.take(key, (part, last), members);
             }
             Message::Ask { id, asked } => {
-                let answer = super::answers::answer(&self.clusters, &self.joined, key, asked);
+                let answer = answers::answer(&self.served, &self.joined, key, asked);
                 self.joined.send(key, &Message::Told { id, answer });
             }
-            Message::Told { id, answer } => self.clusters.asks.told(key, id, answer),
+            Message::Told { id, answer } => self.asks.told(key, id, answer),
             _ => {}
         }
     }
 }
 
+/// The agent's part for networks of several hosts.
+pub(super) struct Clusters {
+    served: Arc<Served>,
+    asks: Arc<Asks>,
+    /// What tells this agent from one before.
+    id: u64,
+}
+
 impl Clusters {
     /// With the socket for questions, whose place is in the table when this returns.
-    pub(super) fn new(
-        store: &Store,
-        containers: &Arc<dyn Containers>,
-        alive: &Arc<Alive>,
-        words: &Arc<SharedWords>,
-    ) -> std::io::Result<Arc<Self>> {
-        let table = Table::open(words.words()).ok_or(std::io::ErrorKind::InvalidData)?;
+    pub(super) fn new(served: Served) -> std::io::Result<Self> {
+        let table = served.table().ok_or(std::io::ErrorKind::InvalidData)?;
         let (asks, agent) = Asks::bind(&table)?;
         table.set_agent(agent);
-        Ok(Arc::new(Self {
-            store: store.clone(),
-            containers: Arc::clone(containers),
-            alive: Arc::clone(alive),
-            words: Arc::clone(words),
-            joined: RwLock::default(),
-            asks,
-            id: cluster_agent(&table),
-        }))
-    }
-
-    pub(super) fn table(&self) -> Option<Table<'_>> {
-        Table::open(self.words.words())
-    }
-
-    /// The network with a number.
-    pub(super) fn joined(&self, number: u16) -> Option<Arc<Joined>> {
-        self.joined.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+        let id = asks::agent_id(&table);
+        Ok(Self { served: Arc::new(served), asks: Arc::new(asks), id })
     }
 
     /// Serves the networks for as long as the process lives, in threads of its own. Those that have
     /// members now are served when this returns.
-    pub(super) fn serve(self: Arc<Self>) -> std::io::Result<()> {
-        let clusters = Arc::clone(&self);
-        super::server::thread(move || clusters.asks.serve(&clusters))?;
-        let mut watch = Watch::new(&self.store);
-        watch.look(&self);
+    pub(super) fn serve(self) -> std::io::Result<Arc<Self>> {
+        let clusters = Arc::new(self);
+        let (asks, served) = (Arc::clone(&clusters.asks), Arc::clone(&clusters.served));
+        super::server::thread(move || asks.serve(&served))?;
+        let mut watch = Watch::new(&clusters.served.store);
+        watch.look(&clusters);
+        let watched = Arc::clone(&clusters);
         super::server::thread(move || {
             loop {
                 std::thread::sleep(TICK);
-                watch.look(&self);
-                self.asks.sweep();
+                watch.look(&watched);
+                watched.asks.sweep();
             }
-        })
+        })?;
+        Ok(clusters)
     }
 
     /// Forgets what is known of others: the agent ends.
     pub(super) fn end(&self) {
-        let joined = self.joined.read().unwrap_or_else(PoisonError::into_inner);
-        for joined in joined.values() {
-            let _ = cluster::set_known(&joined.network, &Known::default());
+        for joined in self.served.all() {
+            let _ = remote::set_known(&joined.network, &Known::default());
         }
     }
-
-    fn put(&self, number: u16, joined: Option<Arc<Joined>>) {
-        let mut all = self.joined.write().unwrap_or_else(PoisonError::into_inner);
-        let old = match joined {
-            Some(joined) => all.insert(number, joined),
-            None => all.remove(&number),
-        };
-        drop(all);
-        // The links' threads have the network, too.
-        if let Some(old) = old {
-            drop(old.peers.write().unwrap_or_else(PoisonError::into_inner).take());
-        }
-    }
-}
-
-/// What tells one agent from another, without its secrets.
-pub(super) fn cluster_agent(table: &Table<'_>) -> u64 {
-    let Some(agent) = table.agent() else { return 0 };
-    let digest = ring::digest::digest(&ring::digest::SHA256, &agent.asking.to_le_bytes());
-    digest.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// What the thread that looks at files has seen.
 struct Watch {
-    slots: std::path::PathBuf,
+    slots: PathBuf,
     seen: Stamp,
     checked: Option<Instant>,
     all: HashMap<String, Seen>,
-    nodes: Vec<std::net::Ipv4Addr>,
+    nodes: Vec<Ipv4Addr>,
 }
 
 /// A network that it has seen.
@@ -263,11 +161,11 @@ struct Seen {
 
 impl Watch {
     fn new(store: &Store) -> Self {
-        let slots = store.networks().path(&format!("slots-{}.json", members::host()));
+        let slots = store.networks().path(&format!("slots-{}.json", host()));
         Self { slots, seen: None, checked: None, all: HashMap::new(), nodes: Vec::new() }
     }
 
-    fn look(&mut self, clusters: &Arc<Clusters>) {
+    fn look(&mut self, clusters: &Clusters) {
         let seen = stamp(&self.slots);
         let is_due = |checked: &Option<Instant>| checked.is_none_or(|at| at.elapsed() > CHECK);
         if seen != self.seen || is_due(&self.checked) {
@@ -284,7 +182,7 @@ impl Watch {
         nodes.sort_unstable();
         nodes.dedup();
         if nodes != self.nodes
-            && let Some(table) = clusters.table()
+            && let Some(table) = clusters.served.table()
         {
             table.set_nodes(&nodes);
             self.nodes = nodes;
@@ -292,16 +190,16 @@ impl Watch {
     }
 
     /// Finds the networks that are to be served.
-    fn find(&mut self, clusters: &Arc<Clusters>) -> Result<()> {
-        let networks = Networks::of(&clusters.store).list()?;
+    fn find(&mut self, clusters: &Clusters) -> Result<()> {
+        let networks = Networks::of(&clusters.served.store).list()?;
         let several = networks.into_iter();
         let several = several.filter(|network| network.definition().scope == Scope::Cluster);
         let mut there = Vec::new();
         for network in several {
             let id = network.id().to_owned();
             let entries = members::list(&network)?;
-            if entries.iter().any(|entry| clusters.alive.is_alive(&entry.id)) {
-                let number = cluster::number(&clusters.store, &network)?;
+            if entries.iter().any(|entry| clusters.served.alive.is_alive(&entry.id)) {
+                let number = remote::number(&clusters.served.store, &network)?;
                 let make = || Seen::new(network, number);
                 self.all.entry(id.clone()).or_insert_with(make).used = Instant::now();
             }
@@ -310,8 +208,8 @@ impl Watch {
         self.all.retain(|id, seen| {
             let stays = there.contains(id) && seen.used.elapsed() < LINGER;
             if !stays {
-                let _ = cluster::set_known(&seen.network, &Known::default());
-                clusters.put(seen.number, None);
+                let _ = remote::set_known(&seen.network, &Known::default());
+                clusters.served.put(seen.number, None);
             }
             stays
         });
@@ -333,7 +231,7 @@ impl Seen {
         }
     }
 
-    fn nodes(&self) -> Vec<std::net::Ipv4Addr> {
+    fn nodes(&self) -> Vec<Ipv4Addr> {
         let Some(joined) = &self.joined else { return Vec::new() };
         let view = joined.view();
         let hosts = view.list.hosts.iter().filter(|host| !host.revoked);
@@ -341,11 +239,11 @@ impl Seen {
     }
 
     fn stamps(&self) -> [Stamp; 3] {
-        cluster::files(&self.network).map(|path| stamp(&path))
+        remote::files(&self.network).map(|path| stamp(&path))
     }
 
     /// Begins to serve it; on failure the reason is written down.
-    fn begin(&mut self, clusters: &Arc<Clusters>) {
+    fn begin(&mut self, clusters: &Clusters) {
         let stamps = self.stamps();
         let begun = self.begun(clusters);
         self.stamps = stamps;
@@ -354,7 +252,7 @@ impl Seen {
         }
     }
 
-    fn begun(&mut self, clusters: &Arc<Clusters>) -> std::result::Result<(), String> {
+    fn begun(&mut self, clusters: &Clusters) -> std::result::Result<(), String> {
         let view = cluster::view(&self.network).map_err(|error| error.to_string())?;
         view.slice(&self.network).map_err(|error| error.to_string())?;
         let (place, key, list) = (cluster::listens(&view), view.own.key.clone(), view.list.clone());
@@ -366,25 +264,26 @@ impl Seen {
             snapshot: Mutex::default(),
             others: Mutex::default(),
         });
-        let side = Side { clusters: Arc::clone(clusters), joined: Arc::clone(&joined) };
+        let (served, asks) = (Arc::clone(&clusters.served), Arc::clone(&clusters.asks));
+        let side = Side { served, asks, joined: Arc::clone(&joined) };
         // A link that is up at once waits for this.
         let mut peers = joined.peers.write().unwrap_or_else(PoisonError::into_inner);
         let started = Peers::start(self.network.name(), &key, place, list, Arc::new(side));
         *peers = Some(started.map_err(|error| format!("cannot listen at {place}: {error}"))?);
         drop(peers);
-        clusters.put(self.number, Some(Arc::clone(&joined)));
+        clusters.served.put(self.number, Some(Arc::clone(&joined)));
         self.joined = Some(joined);
         Ok(())
     }
 
-    fn look(&mut self, clusters: &Arc<Clusters>, is_due: bool) {
+    fn look(&mut self, clusters: &Clusters, is_due: bool) {
         let Some(joined) = self.joined.clone() else { return };
         let stamps = self.stamps();
         let [members, hosts, place] = stamps;
         let [old_members, old_hosts, old_place] = std::mem::replace(&mut self.stamps, stamps);
         if place != old_place {
             // Another address or port: anew.
-            clusters.put(self.number, None);
+            clusters.served.put(self.number, None);
             self.joined = None;
             return;
         }
@@ -410,11 +309,11 @@ impl Seen {
         let Ok(entries) = members::list(&self.network) else { return };
         let (mut living, mut starting) = (Vec::new(), false);
         for entry in entries {
-            if clusters.containers.has_started(&entry.id) {
+            if clusters.served.containers.has_started(&entry.id) {
                 let members::Entry { id, name, aliases, address, .. } = entry;
                 living.push(Remote { id, name, aliases, address });
             } else {
-                starting |= clusters.containers.is_alive(&entry.id);
+                starting |= clusters.served.containers.is_alive(&entry.id);
             }
         }
         self.starting = starting;
@@ -444,14 +343,14 @@ impl Seen {
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let stamped = Known { written: now.as_millis() as u64, ..known.clone() };
-        if cluster::set_known(&self.network, &stamped).is_err() {
+        if remote::set_known(&self.network, &stamped).is_err() {
             return;
         }
         let names = |known: &Known| {
             known.peers.iter().flat_map(|peer| peer.members.clone()).collect::<Vec<_>>()
         };
         if self.written.as_ref().map(names).unwrap_or_default() != names(&known) {
-            clusters.containers.tell(&self.network);
+            clusters.served.containers.tell(&self.network);
         }
         self.written = Some(known);
     }
@@ -475,3 +374,7 @@ fn known(joined: &Joined) -> Known {
     peers.sort_by_key(|peer| view.list.position(&peer.key));
     Known { epoch: view.list.epoch, peers, ..Known::default() }
 }
+
+#[cfg(test)]
+#[path = "clusters_tests.rs"]
+mod tests;

@@ -3,13 +3,16 @@
 mod answers;
 mod asks;
 mod clusters;
+mod containers;
 mod forward;
 mod process;
+mod served;
 mod server;
 mod start;
 #[cfg(test)]
 mod tests;
 
-pub use process::{Containers, is_running, run};
+pub use containers::Containers;
+pub use process::{is_running, run};
 pub use server::{Directory, Server};
 pub use start::{WORD, ensure, ensure_served};

@@ -3,7 +3,6 @@
 //! It reads who is in which network for each question, so that it has nothing to be told, and an
 //! agent that was killed leaves nothing but its lock, which the kernel takes back.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,46 +15,15 @@ use sys::ofd::{OfdLock, try_ofd_lock};
 use sys::shared::SharedWords;
 
 use super::clusters::Clusters;
+use super::containers::{Alive, Containers};
+use super::served::Served;
 use super::server::{Directory, Server};
 use crate::dns::{Transport, Zone};
 use crate::error::{Error, Result};
 use crate::members::{self, Entry};
-use crate::networks::{Network, Networks};
-use crate::{Subnet, cluster, table};
+use crate::networks::Networks;
+use crate::{Subnet, remote, table};
 
-/// What the agent asks about containers.
-pub trait Containers: Send + Sync {
-    /// Whether the container with this id lives, or is about to.
-    fn is_alive(&self, id: &str) -> bool;
-    /// Whether its program has begun, and lives.
-    fn has_started(&self, id: &str) -> bool;
-    /// The servers that know other names for a container, in the order in which they are asked.
-    fn servers(&self, id: &str) -> Vec<IpAddr>;
-    /// Writes the names of a network's members to the hosts files of those of this host.
-    fn tell(&self, network: &Network);
-}
-
-/// Which containers live, and when that was asked.
-pub(super) struct Alive {
-    containers: Arc<dyn Containers>,
-    known: Mutex<HashMap<String, (Instant, bool)>>,
-}
-
-impl Alive {
-    pub(super) fn is_alive(&self, id: &str) -> bool {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, lives)) = known.get(id).filter(|(at, _)| at.elapsed() < FRESH) {
-            return *lives;
-        }
-        let lives = self.containers.is_alive(id);
-        known.retain(|_, (at, _)| at.elapsed() < FRESH);
-        known.insert(id.to_owned(), (Instant::now(), lives));
-        lives
-    }
-}
-
-/// For so long an answer of [`Containers::is_alive`] is used again.
-const FRESH: Duration = Duration::from_secs(1);
 /// The agent stays for so long after the last container: the next one may come at once.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -87,13 +55,13 @@ pub fn run(store: &Store, containers: Box<dyn Containers>, ready: impl FnOnce())
     }
     let words = SharedWords::map(&lock).map_err(|errno| failed(errno.into()))?;
     let (containers, words) = (Arc::<dyn Containers>::from(containers), Arc::new(words));
-    let alive = Alive { containers: Arc::clone(&containers), known: Mutex::default() };
-    let alive = Arc::new(alive);
-    let clusters = Clusters::new(store, &containers, &alive, &words).map_err(failed)?;
+    let alive = Arc::new(Alive::new(&containers));
+    let served = Served::new(store, &containers, &alive, &words);
+    let clusters = Clusters::new(served).map_err(failed)?;
     let (store, since) = (store.clone(), Mutex::new(Instant::now()));
     let known = Known { store, containers, words, alive, since };
     let server = known.bind().map_err(failed)?;
-    Arc::clone(&clusters).serve().map_err(failed)?;
+    let clusters = clusters.serve().map_err(failed)?;
     ready();
     let directory: Arc<dyn Directory> = Arc::new(known);
     let ended = server.serve(&directory).map_err(failed);
@@ -169,7 +137,7 @@ impl Known {
             let Some(own) = entries.iter().find(|entry| is_it(entry)) else { continue };
             id = Some(own.id.clone());
             entries.retain(|entry| is_it(entry) || self.alive.is_alive(&entry.id));
-            entries.extend(cluster::remote(&network).unwrap_or_default());
+            entries.extend(remote::remote(&network).unwrap_or_default());
             found.push((network.name().to_owned(), network.definition().subnet, entries));
         }
         Some((id?, found))

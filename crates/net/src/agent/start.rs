@@ -8,11 +8,11 @@ use abi::network::Table;
 use store::Store;
 use sys::shared::SharedWords;
 
-use super::clusters::cluster_agent;
+use super::asks::agent_id;
 use super::process::is_running;
-use crate::cluster::{self, Known};
 use crate::error::{Error, Result};
 use crate::networks::Network;
+use crate::remote::{self, Known};
 use crate::table;
 
 /// The first word of the agent's command line; the second is the path of the store.
@@ -58,7 +58,7 @@ pub fn ensure_served(store: &Store, network: &Network) -> Result<()> {
         // One that was about to end when the container came may have ended.
         ensure(store)?;
         let agent = running(store)?;
-        let known = cluster::known(network)?.filter(|known| known.agent == agent);
+        let known = remote::known(network)?.filter(|known| known.agent == agent);
         let why = match known {
             Some(Known { error: None, .. }) => return Ok(()),
             // It tries again and again; what it has said before may not be true any more.
@@ -79,5 +79,5 @@ fn running(store: &Store) -> Result<u64> {
     let failed = |source| Error::Table { path: path.clone(), source };
     let file = std::fs::File::options().read(true).write(true).open(&path).map_err(failed)?;
     let words = SharedWords::map(&file).map_err(|errno| failed(errno.into()))?;
-    Ok(Table::open(words.words()).map_or(0, |table| cluster_agent(&table)))
+    Ok(Table::open(words.words()).map_or(0, |table| agent_id(&table)))
 }

@@ -122,7 +122,10 @@ impl Link {
             }
             Err(error) => {
                 let why = tls::explain(&error);
-                if error.get_ref().is_some_and(|inner| inner.is::<message::Bad>()) {
+                if error
+                    .get_ref()
+                    .is_some_and(<dyn std::error::Error + Send + Sync>::is::<message::Bad>)
+                {
                     channel.part(&why);
                 } else {
                     channel.linger();

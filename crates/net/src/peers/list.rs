@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::key::PublicKey;
 use crate::subnet::Subnet;
-use crate::{hosts, slices};
+use crate::{names, slices};
 
 /// The port of a network for which none is chosen.
 pub const PORT: u16 = 7370;
@@ -164,7 +164,7 @@ impl List {
 impl Host {
     fn check(&self) -> Result<(), (String, &'static str)> {
         let Self { name, address, subnet, .. } = self;
-        if !hosts::is_name(name) || name.len() > 253 {
+        if !names::is_name(name) || name.len() > 253 {
             let hint = "use letters, digits, '-', '_' and '.'";
             return Err((format!("name {name:?} is no name of a host"), hint));
         }

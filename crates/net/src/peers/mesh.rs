@@ -300,7 +300,8 @@ impl Mesh {
                 if peer.link.is_none() && (is_usual || since >= PATIENCE) {
                     break;
                 }
-                let wait = if peer.link.is_some() { LAST * 60 } else { PATIENCE - since };
+                let wait =
+                    if peer.link.is_some() { LAST * 60 } else { PATIENCE.saturating_sub(since) };
                 let waited = self.changed.wait_timeout(peers, wait);
                 peers = waited.unwrap_or_else(PoisonError::into_inner).0;
                 pause = FIRST;

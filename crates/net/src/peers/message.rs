@@ -10,7 +10,7 @@ use abi::network::Protocol;
 use abi::network::ask::Answer;
 use serde::{Deserialize, Serialize};
 
-use crate::hosts;
+use crate::names;
 
 /// The version of this protocol, in each message and in the greeting.
 pub const VERSION: u8 = 1;
@@ -44,8 +44,8 @@ impl Remote {
     pub fn is_valid(&self) -> bool {
         let digits = |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
         digits(&self.id)
-            && hosts::is_name(&self.name)
-            && self.aliases.iter().all(|name| hosts::is_name(name))
+            && names::is_name(&self.name)
+            && self.aliases.iter().all(|name| names::is_name(name))
     }
 }
 

@@ -56,6 +56,10 @@ fn wait(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+fn connected(place: SocketAddrV4) -> TcpStream {
+    TcpStream::connect_timeout(&place.into(), PATIENCE).unwrap()
+}
+
 /// Addresses of loopback that no other test has.
 fn place() -> SocketAddrV4 {
     static NEXT: AtomicU8 = AtomicU8::new(1);
@@ -111,7 +115,7 @@ impl Side {
     fn dialled_by(&self, other: &Self) -> Channel {
         let tls = Tls::new(&other.key, Arc::new(RwLock::new(HashSet::new()))).unwrap();
         let connection = tls.dialled(self.key.public(), *self.place.ip()).unwrap();
-        Channel::new(TcpStream::connect(self.place).unwrap(), connection).unwrap()
+        Channel::new(connected(self.place), connection).unwrap()
     }
 }
 
@@ -202,7 +206,7 @@ fn a_stranger_is_told_nothing() {
     assert!(why.contains("does not know this host's key"), "{why}");
     assert_eq!(stranger.plain(), 0);
     // One without any key.
-    let mut plain = TcpStream::connect(one.place).unwrap();
+    let mut plain = connected(one.place);
     plain.set_read_timeout(Some(PATIENCE)).unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = Vec::new();
@@ -272,8 +276,7 @@ fn silence_and_garbage_cost_their_own_connection() {
     }
     let list = list(1, &[&one, &other]);
     other.start("far", &list);
-    let silent: Vec<TcpStream> =
-        (0..50).map(|_| TcpStream::connect(other.place).unwrap()).collect();
+    let silent: Vec<TcpStream> = (0..50).map(|_| connected(other.place)).collect();
     one.start("far", &list);
     wait("the link", || one.is_up(&other) && other.is_up(&one));
     let mut seed = 1_u64;
@@ -283,7 +286,7 @@ fn silence_and_garbage_cost_their_own_connection() {
             (seed >> 33) as u8
         });
         let garbage: Vec<u8> = garbage.take(length).collect();
-        let mut stream = TcpStream::connect(other.place).unwrap();
+        let mut stream = connected(other.place);
         let _ = stream.write_all(&garbage);
     }
     for mut stream in silent {

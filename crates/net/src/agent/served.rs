@@ -1,0 +1,132 @@
+//! The networks of several hosts that the agent of a host serves: what its threads share.
+//!
+//! Locks, in this order: `all`, `peers` of a network, `snapshot`, `others`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Instant;
+
+use abi::network::Table;
+use store::Store;
+use sys::shared::SharedWords;
+
+use super::containers::{Alive, Containers};
+use crate::cluster::View;
+use crate::networks::Network;
+use crate::peers::{Message, Peers, PublicKey, Remote, message};
+use crate::slices;
+
+/// What the agent serves, and with what.
+pub(super) struct Served {
+    pub(super) store: Store,
+    pub(super) containers: Arc<dyn Containers>,
+    pub(super) alive: Arc<Alive>,
+    words: Arc<SharedWords>,
+    /// By their numbers in this host's table.
+    all: RwLock<HashMap<u16, Arc<Joined>>>,
+}
+
+/// A network that is served.
+pub(super) struct Joined {
+    pub(super) network: Network,
+    /// Its number in this host's table.
+    pub(super) number: u16,
+    pub(super) view: RwLock<Arc<View>>,
+    pub(super) peers: RwLock<Option<Peers>>,
+    /// The members that others were told of.
+    pub(super) snapshot: Mutex<Vec<Remote>>,
+    pub(super) others: Mutex<HashMap<PublicKey, Others>>,
+}
+
+/// The members of another host.
+#[derive(Default)]
+pub(super) struct Others {
+    pub(super) members: Vec<Remote>,
+    /// Parts of a message that is not complete.
+    coming: Vec<Remote>,
+    /// Since when the link is down.
+    pub(super) down: Option<Instant>,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Joined {
+    pub(super) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn peers(&self) -> RwLockReadGuard<'_, Option<Peers>> {
+        self.peers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn send(&self, key: &PublicKey, message: &Message) -> bool {
+        self.peers().as_ref().is_some_and(|peers| peers.send(key, message))
+    }
+
+    /// Takes a part of what another host says of its members. What it cannot know is left out:
+    /// addresses of other hosts, and texts that are no names.
+    pub(super) fn take(&self, key: &PublicKey, (part, last): (u16, bool), members: Vec<Remote>) {
+        let view = self.view();
+        let Some(at) = view.list.position(key) else { return };
+        let subnet = self.network.definition().subnet;
+        let is_its = |member: &Remote| {
+            member.is_valid() && slices::owner(subnet, member.address) == Some(at)
+        };
+        let mut others = lock(&self.others);
+        let its = others.entry(*key).or_default();
+        if part == 0 {
+            its.coming.clear();
+        }
+        let room = message::MEMBERS.saturating_sub(its.coming.len());
+        its.coming.extend(members.into_iter().filter(is_its).take(room));
+        if last {
+            its.members = std::mem::take(&mut its.coming);
+        }
+    }
+}
+
+impl Served {
+    pub(super) fn new(
+        store: &Store,
+        containers: &Arc<dyn Containers>,
+        alive: &Arc<Alive>,
+        words: &Arc<SharedWords>,
+    ) -> Self {
+        Self {
+            store: store.clone(),
+            containers: Arc::clone(containers),
+            alive: Arc::clone(alive),
+            words: Arc::clone(words),
+            all: RwLock::default(),
+        }
+    }
+
+    pub(super) fn table(&self) -> Option<Table<'_>> {
+        Table::open(self.words.words())
+    }
+
+    /// The network with a number.
+    pub(super) fn joined(&self, number: u16) -> Option<Arc<Joined>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Joined>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Serves a network from now on, or does not any more.
+    pub(super) fn put(&self, number: u16, joined: Option<Arc<Joined>>) {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let old = match joined {
+            Some(joined) => all.insert(number, joined),
+            None => all.remove(&number),
+        };
+        drop(all);
+        // The links' threads have the network, too.
+        if let Some(old) = old {
+            drop(old.peers.write().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Joining a list of hosts: it takes the place of the one that was joined before.
+
+use crate::cluster::{self, Place};
+use crate::error::{Error, Result};
+use crate::members;
+use crate::networks::{IsAlive, Network};
+use crate::peers::{List, Wrong};
+
+fn refused(wrong: Wrong) -> Error {
+    let Wrong { at, why, hint } = wrong;
+    Error::List { at, why, hint }
+}
+
+/// What came of joining a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Joined {
+    /// This host is in it.
+    pub listed: bool,
+}
+
+/// Joins a list, which [`List::check`] has accepted: it takes the place of the one before. If this
+/// host is in it, it takes its address and port from there.
+///
+/// # Errors
+/// [`Error::List`] where it does not follow the one before; [`Error::Moves`] if this host's
+/// containers would get other addresses while some live.
+pub fn join(network: &Network, list: &List, is_alive: &IsAlive<'_>) -> Result<Joined> {
+    let before = cluster::view(network)?;
+    let _lock = network.dir().lock().map_err(Error::store("lock a network"))?;
+    if before.joined {
+        list.check_after(&before.list).map_err(refused)?;
+    }
+    let subnet = network.definition().subnet;
+    if let Some(first) = list.hosts.first().filter(|first| first.subnet != subnet) {
+        let why = format!("subnet {} differs from {subnet} of this host's network", first.subnet);
+        let hint = format!(
+            "remove it here and join again (coracle network rm {}), or choose another name",
+            network.name()
+        );
+        return Err(Error::List { at: Some(0), why, hint });
+    }
+    let key = before.own.key.public();
+    let position = list.position(&key);
+    let live = || -> Result<Vec<String>> {
+        let entries = members::list(network)?.into_iter();
+        Ok(entries.filter(|entry| is_alive(&entry.id)).map(|entry| entry.name).collect())
+    };
+    let listed = position.map(|at| &list.hosts[at]);
+    let place = listed.map(|host| Place { address: host.address, port: host.port });
+    let moves = position != before.position
+        || place.is_some_and(|place| place.address != before.own.place.address);
+    if moves && before.position.is_some() {
+        let live = live()?;
+        if !live.is_empty() {
+            let (name, members) = (network.name().to_owned(), live);
+            return Err(Error::Moves { name, members });
+        }
+    }
+    if let Some(place) = place {
+        let written = network.dir().write(&cluster::place_file(), &place);
+        written.map_err(Error::store("write this host's place in a network"))?;
+    }
+    network
+        .dir()
+        .write(cluster::LIST, list)
+        .map_err(Error::store("write the list of a network's hosts"))?;
+    Ok(Joined { listed: position.is_some() })
+}
