@@ -6,6 +6,7 @@ mod help;
 mod machine;
 mod networks;
 mod registry;
+mod several;
 mod tour;
 mod usage;
 

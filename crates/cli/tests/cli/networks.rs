@@ -149,9 +149,9 @@ fn mistakes_when_a_network_is_made() {
       hint: write 10.1.2.0/24
     status 1
     ");
-    insta::assert_snapshot!(create(&["--scope=cluster", "x"]), @r"
-    error: the scope 'cluster' of a network is not supported by this version
-      hint: there is the scope host: containers of one machine meet
+    insta::assert_snapshot!(create(&["--scope=galaxy", "x"]), @r"
+    error: the scope 'galaxy' of a network is not supported by this version
+      hint: there are host (containers of one machine meet) and cluster
     status 1
     ");
     insta::assert_snapshot!(create(&["--ipv6", "x"]), @r"

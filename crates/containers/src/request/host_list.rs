@@ -183,7 +183,9 @@ impl Reader<'_> {
             return Err(self.error(at, &format!("{key} is no text")).with_hint(hint));
         };
         text.parse().map_err(|why: T::Err| {
-            self.error(at, &format!("{key} '{}': {why}", text.escape_debug())).with_hint(hint)
+            // A key is not shown, not even a damaged one.
+            let shown = if key == "key" { "..." } else { text };
+            self.error(at, &format!("{key} '{}': {why}", shown.escape_debug())).with_hint(hint)
         })
     }
 }
@@ -228,11 +230,7 @@ mod tests {
             (format!("{good}adress = 1\n"), "hosts.toml:7: there is no key 'adress'", "'address'"),
             (format!("epoc = 1\n{good}"), "hosts.toml:1: there is no key 'epoc'", "'epoch'"),
             (format!("epoch = 0\n{good}"), "hosts.toml:1: epoch is no number", "count"),
-            (
-                good.replace(KEY, "ed25519:AAAA"),
-                "hosts.toml:5: key 'ed25519:AAAA': it is not",
-                "in",
-            ),
+            (good.replace(KEY, "ed25519:AAAA"), "hosts.toml:5: key '...': it is not", "in"),
             (good.replace("port = 7370\n", ""), "hosts.toml:1: this member has no 'port'", "inv"),
             (good.replace("7370", "70000"), "hosts.toml:4: port is no number", "7370"),
             (good.replace("10.0.0.7", "fd00::1"), "hosts.toml:3: address 'fd00::1': inv", "IPv4"),
