@@ -227,3 +227,70 @@ fn networks_of_other_scopes_are_left_alone() {
     assert!(matches!(networks.create(request, &[]), Err(Error::Overlaps { .. })));
     assert!(crate::removal::remove(&world.store, &later, &|_| false).unwrap());
 }
+
+/// In a network of several hosts each gives addresses of its own part of the subnet.
+#[test]
+fn members_of_several_hosts_get_addresses_of_their_own() {
+    use crate::peers::{Host, List, PublicKey};
+    use crate::{Scope, joining, table};
+    let world = World::new();
+    let made = |name: &str, subnet: &str, last: u8| {
+        let subnet = Some(subnet.parse().unwrap());
+        let scope = Scope::Cluster;
+        let request = Request { name: name.into(), subnet, scope, ..Request::default() };
+        let network = Networks::of(&world.store).create(request, &[]).unwrap();
+        let address = Ipv4Addr::new(127, 0, 0, last);
+        cluster::settle(&network, cluster::Place { address, port: 7370 }).unwrap();
+        network
+    };
+    let far = made("far", "10.1.0.0/24", 1);
+    let own = cluster::entry(&far).unwrap();
+    let other = |last: u8| Host {
+        name: format!("host{last}"),
+        address: Ipv4Addr::new(127, 0, 0, last),
+        key: PublicKey::of([last; 32]),
+        ..own.clone()
+    };
+    // Alone it has the first part.
+    let first = join(&far, &member("a"), &all).unwrap();
+    assert_eq!((first.address, first.node), (Ipv4Addr::new(10, 1, 0, 2), Some(own.address)));
+    let list = |hosts: Vec<Host>| List { epoch: 1, hosts };
+    let moving = joining::join(&far, &list(vec![other(9), own.clone()]), &all).unwrap_err();
+    assert!(moving.to_string().contains("get other addresses, and some live (a)"), "{moving}");
+    assert!(joining::join(&far, &list(vec![own.clone(), other(9)]), &all).unwrap().listed);
+    leave(&far, "a").unwrap();
+    let hosts = vec![other(9), own.clone()];
+    joining::join(&far, &List { epoch: 2, hosts }, &all).unwrap();
+    let second = join(&far, &member("a"), &all).unwrap();
+    assert_eq!(second.address, Ipv4Addr::new(10, 1, 0, 16));
+    let wished = Member { address: Some(Ipv4Addr::new(10, 1, 0, 3)), ..member("b") };
+    let refused = join(&far, &wished, &all).unwrap_err();
+    assert!(refused.to_string().contains("this host's part of the subnet is 10.1.0.16/28"));
+    let wished = Member { address: Some(Ipv4Addr::new(10, 1, 0, 31)), ..member("b") };
+    assert_eq!(join(&far, &wished, &all).unwrap().address, Ipv4Addr::new(10, 1, 0, 31));
+    for name in 'c'..='p' {
+        join(&far, &member(&name.to_string()), &all).unwrap();
+    }
+    let full = join(&far, &member("z"), &all).unwrap_err();
+    assert!(matches!(full, Error::Full { among, .. } if among.prefix() == 28), "{full}");
+    // Not listed.
+    let list = List { epoch: 3, hosts: vec![other(9), other(8)] };
+    assert!(!joining::join(&far, &list, &|_| false).unwrap().listed);
+    let refused = join(&far, &member("q"), &all).unwrap_err();
+    assert!(matches!(refused, Error::NotListed { .. }), "{refused}");
+    // Another address of this host, in one container.
+    let near = made("near", "10.2.0.0/24", 2);
+    let endpoints = [second, join(&near, &member("a"), &all).unwrap()];
+    let row = table::Row {
+        id: "a",
+        slot: endpoints[0].slot,
+        endpoints: &endpoints,
+        published: &[],
+        lives: false,
+        resolvers: &[],
+    };
+    let two = table::enter(&world.store, &row).unwrap_err();
+    let text = "network near has another address of this host than far";
+    assert_eq!(two.to_string(), text);
+    table::enter(&world.store, &table::Row { endpoints: &endpoints[..1], ..row }).unwrap();
+}

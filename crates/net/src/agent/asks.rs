@@ -59,7 +59,7 @@ struct Open {
 
 impl Asks {
     /// Binds the socket for questions, with new secrets.
-    pub(super) fn bind(table: &Table<'_>) -> io::Result<(Self, Agent)> {
+    pub(super) fn bind(table: &Table<'_>) -> io::Result<Self> {
         let socket = UdpSocket::bind((table.real(AGENT, Use::Network), 0))?;
         let SocketAddr::V4(place) = socket.local_addr()? else {
             return Err(io::ErrorKind::AddrNotAvailable.into());
@@ -70,7 +70,12 @@ impl Asks {
         let [asking, telling] = [&secrets[..8], &secrets[8..]]
             .map(|half| half.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)));
         let agent = Agent { place, asking, telling };
-        Ok((Self { socket, agent, next: AtomicU64::new(1), open: Mutex::default() }, agent))
+        Ok(Self { socket, agent, next: AtomicU64::new(1), open: Mutex::default() })
+    }
+
+    /// Where it answers, and how both sides know each other.
+    pub(super) fn agent(&self) -> Agent {
+        self.agent
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<u64, Open>> {
@@ -254,8 +259,7 @@ impl Asks {
 }
 
 /// What tells one agent from another, without its secrets.
-pub(super) fn agent_id(table: &Table<'_>) -> u64 {
-    let Some(agent) = table.agent() else { return 0 };
+pub(super) fn agent_id(agent: &Agent) -> u64 {
     let digest = ring::digest::digest(&ring::digest::SHA256, &agent.asking.to_le_bytes());
     digest.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

@@ -99,12 +99,11 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    /// With the socket for questions, whose place is in the table when this returns.
+    /// With the socket for questions.
     pub(super) fn new(served: Served) -> std::io::Result<Self> {
         let table = served.table().ok_or(std::io::ErrorKind::InvalidData)?;
-        let (asks, agent) = Asks::bind(&table)?;
-        table.set_agent(agent);
-        let id = asks::agent_id(&table);
+        let asks = Asks::bind(&table)?;
+        let id = asks::agent_id(&asks.agent());
         Ok(Self { served: Arc::new(served), asks: Arc::new(asks), id })
     }
 
@@ -116,6 +115,10 @@ impl Clusters {
         super::server::thread(move || asks.serve(&served))?;
         let mut watch = Watch::new(&clusters.served.store);
         watch.look(&clusters);
+        // Nobody asks before, because about a network that is not served yet the answer is no.
+        if let Some(table) = clusters.served.table() {
+            table.set_agent(clusters.asks.agent());
+        }
         let watched = Arc::clone(&clusters);
         super::server::thread(move || {
             loop {

@@ -79,5 +79,6 @@ fn running(store: &Store) -> Result<u64> {
     let failed = |source| Error::Table { path: path.clone(), source };
     let file = std::fs::File::options().read(true).write(true).open(&path).map_err(failed)?;
     let words = SharedWords::map(&file).map_err(|errno| failed(errno.into()))?;
-    Ok(Table::open(words.words()).map_or(0, |table| agent_id(&table)))
+    let agent = Table::open(words.words()).and_then(|table| table.agent());
+    Ok(agent.map_or(0, |agent| agent_id(&agent)))
 }
