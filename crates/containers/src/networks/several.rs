@@ -199,7 +199,7 @@ fn own_state(known: Option<&Known>) -> Value {
 /// Of another host.
 fn state(known: Option<&Known>, key: &PublicKey) -> Value {
     let Some(known) = known else {
-        return json!({"State": "down", "Why": "no container of this host is in the network"});
+        return json!({"State": "down", "Why": "no container of this host is in the network, or its agent has ended"});
     };
     let Some(peer) = known.peers.iter().find(|peer| peer.key == *key) else {
         return json!({"State": "down", "Why": "the agent of this host has just begun"});
