@@ -89,7 +89,7 @@ pub fn settle(network: &Network, place: Place) -> Result<()> {
         let key = Key::generate().map_err(key_error(network))?;
         key.write(&path).map_err(key_error(network))?;
     }
-    let written = network.dir().write(&place_file(), &place);
+    let written = network.dir().write_durable(&place_file(), &place);
     written.map_err(Error::store("write this host's place in a network"))
 }
 

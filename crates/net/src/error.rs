@@ -315,7 +315,6 @@ impl Error {
                 "add its entry ('coracle network invite {name}' prints it) to the list, and join \
                  that on all hosts: coracle network join {name} --member FILE"
             ),
-            Self::List { hint, .. } => hint.clone(),
             Self::Moves { members, .. } => format!(
                 "add hosts at the end of the list, and mark one that leaves with 'revoked = true'; \
                  or stop them first: coracle stop {}",
@@ -336,7 +335,7 @@ impl Error {
             Self::InUse { members, .. } => {
                 format!("stop them first: coracle stop {}", members.join(" "))
             }
-            Self::BadSubnet { hint, .. } => hint.clone(),
+            Self::BadSubnet { hint, .. } | Self::List { hint, .. } => hint.clone(),
             Self::Overlaps { .. } | Self::Routed { .. } => {
                 "choose another subnet; without --subnet a free one is taken".into()
             }

@@ -57,12 +57,12 @@ pub fn join(network: &Network, list: &List, is_alive: &IsAlive<'_>) -> Result<Jo
         }
     }
     if let Some(place) = place {
-        let written = network.dir().write(&cluster::place_file(), &place);
+        let written = network.dir().write_durable(&cluster::place_file(), &place);
         written.map_err(Error::store("write this host's place in a network"))?;
     }
     network
         .dir()
-        .write(cluster::LIST, list)
+        .write_durable(cluster::LIST, list)
         .map_err(Error::store("write the list of a network's hosts"))?;
     Ok(Joined { listed: position.is_some() })
 }

@@ -106,13 +106,12 @@ impl<'store> Networks<'store> {
         let taken =
             others.into_iter().map(|other| (other.definition.name, other.definition.subnet));
         let taken: Vec<(String, Subnet)> = taken.collect();
-        let subnet = match subnet {
-            Some(subnet) => ipam::check(subnet, &taken, routes).map(|()| subnet)?,
-            None => {
-                let taken: Vec<Subnet> = taken.iter().map(|(_, other)| *other).collect();
-                let prefix = if scope == Scope::Cluster { WIDE } else { ipam::FIRST.prefix() };
-                ipam::choose(prefix, &taken, routes)?
-            }
+        let subnet = if let Some(subnet) = subnet {
+            ipam::check(subnet, &taken, routes).map(|()| subnet)?
+        } else {
+            let taken: Vec<Subnet> = taken.iter().map(|(_, other)| *other).collect();
+            let prefix = if scope == Scope::Cluster { WIDE } else { ipam::FIRST.prefix() };
+            ipam::choose(prefix, &taken, routes)?
         };
         let gateway = ipam::gateway(subnet, request.gateway)?;
         if let Some(range) = range {

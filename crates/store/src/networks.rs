@@ -1,7 +1,7 @@
 //! Networks with names: a directory each, whose files the crate `net` defines.
 //!
 //! A network is made under `tmp/`, synced, and renamed into `networks/<name>` with its
-//! `network.json` inside, so a network without that file is never visible. The other files say who
+//! `network.json` inside, so a network without that file is never visible. Most other files say who
 //! is a member of it. They are about processes, which no power failure survives, so they are
 //! replaced atomically but not synced, and one that a power failure has left empty counts as
 //! missing. `networks/` itself holds files of the same kind that concern all networks.
@@ -198,6 +198,20 @@ impl NetworkDir {
         self.store.writable()?;
         let (rel, root) = (format!("{}/{name}", self.rel()), &self.store.inner.root);
         root.replace(&rel, &encode(value, || root.join(&rel))?, false)
+    }
+
+    /// The same, and the file is on the disk when this returns.
+    ///
+    /// # Errors
+    /// As of [`Self::write`].
+    pub fn write_durable<T: Serialize>(&self, name: &str, value: &T) -> Result<()> {
+        debug_assert!(is_file(name) && name != INFO, "{name:?} is a further file's name");
+        self.store.writable()?;
+        let (rel, root) = (format!("{}/{name}", self.rel()), &self.store.inner.root);
+        let bytes = encode(value, || root.join(&rel))?;
+        let durable = self.store.syncs_names();
+        root.replace(&rel, &bytes, durable)?;
+        if durable { root.sync_dir(&self.rel()) } else { Ok(()) }
     }
 
     /// Removes the network; `false` where there was none. Hold [`Networks::lock`] and

@@ -1,5 +1,5 @@
-//! Networks of several hosts: inviting, joining lists, what is shown, and bad input. Two homes stand
-//! for two hosts; nothing runs in them.
+//! Networks of several hosts: inviting, joining lists, what is shown, and bad input. Two homes
+//! stand for two machines; nothing runs in them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -63,7 +63,7 @@ pub fn be_agent(store: Option<&Path>) -> u8 {
     }
 }
 
-/// Waits for the agent's end. Returns true if it was killed, or crashed, and nobody asked it to end.
+/// Waits for the agent's end. Returns true if it was killed, or crashed, and was not asked to end.
 fn was_killed(agent: Pid) -> bool {
     let status = loop {
         match waitpid(Some(agent), WaitOptions::empty()) {

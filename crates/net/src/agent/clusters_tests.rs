@@ -1,5 +1,5 @@
-//! Agents of two hosts over real sockets, each with a store and a table of its own: what they answer
-//! to programs about each other's containers.
+//! Agents of two hosts over real sockets, each with a store and a table of its own: what they say
+//! to programs about containers of the other one.
 
 use std::collections::HashSet;
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};

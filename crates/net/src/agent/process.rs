@@ -56,8 +56,8 @@ pub fn run(store: &Store, containers: Box<dyn Containers>, ready: impl FnOnce())
     let words = SharedWords::map(&lock).map_err(|errno| failed(errno.into()))?;
     let (containers, words) = (Arc::<dyn Containers>::from(containers), Arc::new(words));
     let alive = Arc::new(Alive::new(&containers));
-    let served = Served::new(store, &containers, &alive, &words);
-    let clusters = Clusters::new(served).map_err(failed)?;
+    let clusters = Clusters::new(Served::new(store, &containers, &alive, &words));
+    let clusters = clusters.map_err(failed)?;
     let (store, since) = (store.clone(), Mutex::new(Instant::now()));
     let known = Known { store, containers, words, alive, since };
     let server = known.bind().map_err(failed)?;

@@ -346,23 +346,19 @@ impl Channel {
     fn next(&mut self) -> io::Result<Option<Message>> {
         loop {
             let read = message::read(&self.got[self.taken..]);
-            match read.map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))? {
-                Some((message, length)) => {
-                    self.taken += length;
-                    if message.is_some() {
-                        return Ok(message);
-                    }
-                }
-                None => {
-                    self.got.drain(..self.taken);
-                    self.taken = 0;
-                    if self.got.is_empty() && self.got.capacity() > BATCH {
-                        self.got = Vec::new();
-                    }
-                    return Ok(None);
-                }
+            let read = read.map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))?;
+            let Some((message, length)) = read else { break };
+            self.taken += length;
+            if message.is_some() {
+                return Ok(message);
             }
         }
+        self.got.drain(..self.taken);
+        self.taken = 0;
+        if self.got.is_empty() && self.got.capacity() > BATCH {
+            self.got = Vec::new();
+        }
+        Ok(None)
     }
 }
 

@@ -151,9 +151,9 @@ fn hosts_of_a_list_are_linked_once_and_talk() {
     assert!(other.peers().send(&one.key.public(), &told));
     wait("the message", || one.seen.count("Ask { id: 7") == 1 && other.seen.count("Ask") == 1);
     // The second host has the second slice.
-    assert!(one.peers().send_frame(Ipv4Addr::new(100, 80, 0, 17), &[1; 65536]));
+    assert!(one.peers().send_frame(Ipv4Addr::new(100, 80, 0, 17), &vec![1; 65536]));
     wait("the frame", || other.seen.count("frame for 100.80.0.17: 65536") == 1);
-    assert!(!one.peers().send_frame(Ipv4Addr::new(100, 80, 0, 17), &[1; 65537]), "too long");
+    assert!(!one.peers().send_frame(Ipv4Addr::new(100, 80, 0, 17), &vec![1; 65537]), "too long");
     assert!(!one.peers().send_frame(Ipv4Addr::new(100, 80, 0, 40), &[1]), "nobody's");
     let key = Key::generate().unwrap().public();
     assert!(!one.peers().send(&key, &told));
@@ -166,7 +166,8 @@ fn hosts_of_a_list_are_linked_once_and_talk() {
 fn frames_are_dropped_and_messages_are_not() {
     let (one, other) = pair();
     let to = Ipv4Addr::new(100, 80, 0, 17);
-    let sent = (0..2000).filter(|_| one.peers().send_frame(to, &[7; 60_000])).count();
+    let frame = vec![7; 60_000];
+    let sent = (0..2000).filter(|_| one.peers().send_frame(to, &frame)).count();
     assert!(one.peers().send(
         &other.key.public(),
         &Message::Ask {
