@@ -150,12 +150,12 @@ impl Question {
 impl Answer {
     /// Writes it.
     pub fn write(&self, telling: u64, nonce: u64) -> [u8; ANSWER] {
-        let none = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let nowhere = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         let (what, there) = match *self {
             Self::Found(place) => (1, place),
             Self::Refused(host) => (2, SocketAddrV4::new(host, 0)),
-            Self::Absent => (3, none),
-            Self::Unreachable => (4, none),
+            Self::Absent => (3, nowhere),
+            Self::Unreachable => (4, nowhere),
         };
         let mut bytes = [0; ANSWER];
         bytes[..8].copy_from_slice(&telling.to_le_bytes());

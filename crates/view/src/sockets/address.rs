@@ -484,7 +484,7 @@ fn backward<N: Backend>(
         let role = match request.op {
             Op::Getsockname => inet::Role::Own,
             Op::Getpeername => inet::Role::Other,
-            _ => inet::Role::Sender,
+            _ => request.accepted.map_or(inet::Role::Sender, inet::Role::Accepted),
         };
         let shown = inet::shown(context, network, (request.arguments[0], role), real);
         return Ok(shown.map(|shown| {

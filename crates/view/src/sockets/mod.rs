@@ -82,9 +82,12 @@ pub fn leave<N: Backend>(
         return result;
     }
     let op = abi::calls::find(call.arch, call.number).map(|entry| entry.op);
-    let Some(request) = op.and_then(|op| Request::read(context.backend, call, op)) else {
+    let Some(mut request) = op.and_then(|op| Request::read(context.backend, call, op)) else {
         return result;
     };
+    if matches!(request.op, Op::Accept | Op::Accept4) {
+        request.accepted = u64::try_from(result).ok();
+    }
     let done = match after {
         After::Address { address, length, room } => {
             address::received(context, &request, (address, length), (address, length), room)

@@ -274,8 +274,7 @@ impl Wanted<'_> {
         }
         // What was noted there since has the place.
         let (table, slot) = (self.network.table, self.network.slot);
-        let place =
-            Place { at: table.owner(other.real).map(|owner| owner.1), port: other.real_port };
+        let place = Place { at: self.network.at(other.real), port: other.real_port };
         let last = table.ports().at(slot, other.protocol, (place, other.real), None);
         if last.is_some_and(|last| last.cookie != other.cookie) {
             return Ok(false);
@@ -305,6 +304,18 @@ impl Wanted<'_> {
             Known::Nothing => natural,
         };
         let (table, slot) = (self.network.table, self.network.slot);
+        if self.network.node() == Some(place) {
+            // Containers of this host, and strangers, have the same address.
+            let mine = |cookie| {
+                let mut all = table.ports().find(slot, self.protocol, self.port);
+                all.any(|own| own.real == place && own.cookie == cookie)
+            };
+            return known == Known::Nothing
+                || tried.into_iter().flatten().any(|port| {
+                    diag::find(context.backend, &self.entry(place, port, 0), None)
+                        .is_some_and(|found| !mine(found.cookie))
+                });
+        }
         tried.into_iter().flatten().any(|port| {
             let at = Place { at: table.owner(place).map(|owner| owner.1), port };
             let alias = table.ports().virtual_port(slot, self.protocol, at);
@@ -356,8 +367,11 @@ impl Wanted<'_> {
     ) -> Result<()> {
         let (table, slot) = (self.network.table, self.network.slot);
         let ports = table.ports();
-        let place = Place { at: table.owner(real).map(|owner| owner.1), port: real_port };
+        let place = Place { at: self.network.at(real), port: real_port };
         let cookie = context.backend.socket_cookie(socket.fd)?;
+        if self.network.node() == Some(real) {
+            ports.set_owner_of_wild(self.protocol, real_port, slot);
+        }
         let group = context.backend.socket_option(socket.fd, SocketOption::SharePort)?;
         let entry = Port { group, ..self.entry(real, real_port, cookie) };
         if entry.port != real_port || ports.virtual_port(slot, self.protocol, place).is_some() {

@@ -14,6 +14,9 @@
 //! - A socket is reached only if the kernel finds the one that was noted ([`alive`]). In the place
 //!   of one that has ended the guest is sent to [`NOBODY`].
 //!
+//! - In a network of scope `cluster` the real address of the networks is the host's, and the port
+//!   tells whose socket it is. Members of other hosts are asked for ([`far`]).
+//!
 //! [`address`]: what an address means. [`binding`]: `bind`. [`reach`]: `connect` and what is sent.
 //! [`shown`]: addresses that the kernel returns. [`option`]: `getsockopt`. [`info`]: control
 //! messages. [`diag`]: whether a socket lives.
@@ -21,6 +24,7 @@
 mod address;
 mod binding;
 mod diag;
+mod far;
 mod info;
 mod option;
 mod reach;
@@ -60,6 +64,19 @@ impl Network<'_> {
     /// A real address of the container.
     fn real(&self, use_: Use) -> Ipv4Addr {
         self.table.real(self.slot, use_)
+    }
+
+    /// Which of the container's real addresses this is.
+    fn at(&self, real: Ipv4Addr) -> Option<Use> {
+        if self.node() == Some(real) {
+            return Some(Use::Network);
+        }
+        self.table.owner(real).map(|owner| owner.1)
+    }
+
+    /// The address of this host in the container's networks of scope `cluster`.
+    fn node(&self) -> Option<Ipv4Addr> {
+        self.table.members().node(self.slot)
     }
 
     /// Returns true if the container is in one network.
