@@ -366,6 +366,12 @@ fn of_net(error: &net::Error) -> Kind {
         | E::Taken { .. }
         | E::PortTaken { .. }
         | E::Full { .. }
+        | E::NoPlace { .. }
+        | E::NotListed { .. }
+        | E::NotCluster { .. }
+        | E::Moves { .. }
+        | E::TwoPlaces { .. }
+        | E::NotServed { .. }
         | E::NoSubnet { .. }
         | E::NoSlot { .. } => Kind::Conflict,
         E::BadName { .. }
@@ -373,6 +379,10 @@ fn of_net(error: &net::Error) -> Kind {
         | E::BadSubnet { .. }
         | E::BadGateway { .. }
         | E::BadRange { .. }
+        | E::ForeignAddress { .. }
+        | E::NoAddress { .. }
+        | E::NotInCluster { .. }
+        | E::List { .. }
         | E::TooMany { .. }
         | E::BadAddress { .. } => Kind::Invalid,
         E::Scope { .. } => Kind::Unsupported,

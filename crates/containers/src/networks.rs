@@ -4,6 +4,8 @@
 //! a part of its record ([`crate::container::networks`]). Docker's networks `host` and `none` are
 //! listed and described too; they cannot be made or removed.
 
+mod several;
+
 use std::collections::BTreeMap;
 
 use engine::spec::NetworkMode;
@@ -18,6 +20,8 @@ use crate::journal::{self, Actor, Kind};
 use crate::request::networks;
 use crate::session::Session;
 use crate::time;
+
+pub use several::{Joined, invite, join};
 
 /// The driver of networks with names: Docker's word for it.
 pub use net::definition::DRIVER;
@@ -73,6 +77,10 @@ pub struct NetworkRequest {
     pub driver: Option<String>,
     /// Its scope; `None` for `host`.
     pub scope: Option<String>,
+    /// This host's address in a network of several hosts; `None` for that of the default route.
+    pub address: Option<String>,
+    /// The port of its agent; `None` for [`net::peers::PORT`].
+    pub port: Option<u16>,
     /// Its addresses, as `ADDRESS/BITS`; at most one.
     pub subnets: Vec<String>,
     /// The address of the way out.
@@ -98,6 +106,7 @@ pub fn create(session: &Session, request: NetworkRequest) -> Result<String> {
     }
     check_options(&request.options)?;
     let scope = scope.as_deref().map_or(Ok(Scope::default()), str::parse)?;
+    let place = several::place(&scope, request.address.as_deref(), request.port)?;
     let subnet = match &subnets[..] {
         [] => None,
         [one] => Some(ipam::parse(one)?),
@@ -128,11 +137,18 @@ pub fn create(session: &Session, request: NetworkRequest) -> Result<String> {
         labels,
         options,
     };
-    // Without a network namespace of one's own it is the host's.
-    let routes = std::fs::read_to_string("/proc/self/net/route").unwrap_or_default();
-    let network = Networks::of(session.store()?).create(request, &ipam::routes(&routes))?;
+    let network = Networks::of(session.store()?).create(request, &routes())?;
+    if let Some(place) = place {
+        net::cluster::settle(&network, place)?;
+    }
     journal::tell(session, Kind::Network, "create", actor(network.definition()));
     Ok(network.id().to_owned())
+}
+
+fn routes() -> Vec<net::Subnet> {
+    // Without a network namespace of one's own it is the host's.
+    let routes = std::fs::read_to_string("/proc/self/net/route").unwrap_or_default();
+    ipam::routes(&routes)
 }
 
 fn check_options(options: &BTreeMap<String, String>) -> Result<()> {
@@ -177,7 +193,7 @@ impl From<Definition> for Listed {
         let Definition { name, id, scope, created, internal, labels, .. } = definition;
         let scope = match scope {
             Scope::Host => LOCAL.to_owned(),
-            Scope::Later(scope) => scope,
+            scope => scope.into(),
         };
         Self { name, id, driver: DRIVER, scope, created, internal, labels, built_in: false }
     }
@@ -296,6 +312,9 @@ fn describe(session: &Session, network: &Network) -> Result<Value> {
     let mut value = described(&Listed::from(definition.clone()), &[addresses.into()], &containers);
     value["Attachable"] = definition.attachable.into();
     value["Options"] = json!(definition.options);
+    if definition.scope == Scope::Cluster {
+        value["Cluster"] = several::describe(session, network)?;
+    }
     Ok(value)
 }
 

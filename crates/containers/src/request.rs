@@ -7,6 +7,7 @@
 pub mod command_line;
 pub mod environment;
 pub mod gpus;
+pub mod host_list;
 pub mod ineffective;
 pub mod limits;
 pub mod mounts;

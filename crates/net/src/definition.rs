@@ -62,6 +62,8 @@ pub enum Scope {
     /// The containers of one host.
     #[default]
     Host,
+    /// The containers of several hosts, which [`crate::peers`] connects.
+    Cluster,
     /// A scope of a later version, as it stands in the record.
     Later(String),
 }
@@ -73,7 +75,7 @@ impl Scope {
     /// [`Error::Scope`].
     pub fn check(&self) -> Result<()> {
         match self {
-            Self::Host => Ok(()),
+            Self::Host | Self::Cluster => Ok(()),
             Self::Later(scope) => Err(Error::Scope { scope: scope.clone() }),
         }
     }
@@ -82,7 +84,7 @@ impl Scope {
 impl FromStr for Scope {
     type Err = Error;
 
-    /// Reads the scope of a new network: `host`, or Docker's word for it, `local`.
+    /// Reads the scope of a new network: `host`, or Docker's word for it, `local`; `cluster`.
     fn from_str(text: &str) -> Result<Self> {
         let scope = if text == "local" { Self::Host } else { Self::from(text.to_owned()) };
         scope.check().map(|()| scope)
@@ -91,7 +93,11 @@ impl FromStr for Scope {
 
 impl From<String> for Scope {
     fn from(text: String) -> Self {
-        if text == "host" { Self::Host } else { Self::Later(text) }
+        match text.as_str() {
+            "host" => Self::Host,
+            "cluster" => Self::Cluster,
+            _ => Self::Later(text),
+        }
     }
 }
 
@@ -99,6 +105,7 @@ impl From<Scope> for String {
     fn from(scope: Scope) -> Self {
         match scope {
             Scope::Host => "host".to_owned(),
+            Scope::Cluster => "cluster".to_owned(),
             Scope::Later(scope) => scope,
         }
     }
@@ -159,7 +166,8 @@ mod tests {
         assert_eq!("host".parse::<Scope>().unwrap(), Scope::Host);
         assert_eq!("local".parse::<Scope>().unwrap(), Scope::Host);
         assert_eq!(String::from(Scope::Host), "host");
-        for other in ["cluster", "swarm", "global", "", "Host"] {
+        assert_eq!("cluster".parse::<Scope>().unwrap(), Scope::Cluster);
+        for other in ["swarm", "global", "", "Host"] {
             let error = other.parse::<Scope>().unwrap_err();
             assert!(error.to_string().contains("not supported by this version"), "{error}");
         }
@@ -175,9 +183,9 @@ mod tests {
         let written = serde_json::to_value(&read).unwrap();
         assert_eq!(written["scope"], "host");
         assert_eq!(serde_json::from_value::<Definition>(written).unwrap(), read);
-        let later = text.replace("\"host\"", "\"cluster\"");
+        let later = text.replace("\"host\"", "\"galaxy\"");
         let later: Definition = serde_json::from_str(&later).unwrap();
-        assert!(matches!(later.scope.check(), Err(Error::Scope { scope }) if scope == "cluster"));
-        assert_eq!(serde_json::to_value(&later).unwrap()["scope"], "cluster");
+        assert!(matches!(later.scope.check(), Err(Error::Scope { scope }) if scope == "galaxy"));
+        assert_eq!(serde_json::to_value(&later).unwrap()["scope"], "galaxy");
     }
 }

@@ -162,6 +162,86 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// An address that is not this host's.
+    #[error("address {address} is none of this host's")]
+    ForeignAddress {
+        /// As given.
+        address: Ipv4Addr,
+        /// Those that are, without loopback.
+        own: Vec<Ipv4Addr>,
+    },
+    /// It is not known at which address other hosts reach this one.
+    #[error("it is not known at which address other hosts reach this one: {}", addresses(own))]
+    NoAddress {
+        /// The addresses that it has.
+        own: Vec<Ipv4Addr>,
+    },
+    /// A network of one host.
+    #[error("network {name} has the scope host: its members are on one host")]
+    NotCluster {
+        /// The network.
+        name: String,
+    },
+    /// A network has something that one of several hosts cannot have.
+    #[error("{what} is not possible with --scope cluster")]
+    NotInCluster {
+        /// The option.
+        what: &'static str,
+    },
+    /// This host has no address in a network, because another one that shares the store has made it.
+    #[error("this host has no place in network {name} yet")]
+    NoPlace {
+        /// The network.
+        name: String,
+    },
+    /// This host is not in the list that was joined.
+    #[error("this host is not in the list of network {name} that was joined")]
+    NotListed {
+        /// The network.
+        name: String,
+    },
+    /// A list of hosts cannot take the place of the one before.
+    #[error("{}", wrong.why)]
+    List {
+        /// What is wrong.
+        wrong: Box<crate::peers::Wrong>,
+    },
+    /// Containers live that would get other addresses.
+    #[error(
+        "with this list the containers of this host in network {name} get other addresses, and \
+         some live ({})", members.join(", ")
+    )]
+    Moves {
+        /// The network.
+        name: String,
+        /// The names of the containers.
+        members: Vec<String>,
+    },
+    /// The networks of a container have different addresses of this host.
+    #[error("network {name} has another address of this host than {other}")]
+    TwoPlaces {
+        /// The network.
+        name: String,
+        /// Another one.
+        other: String,
+    },
+    /// The agent does not listen for other hosts.
+    #[error("the network agent does not serve network {name}: {why}")]
+    NotServed {
+        /// The network.
+        name: String,
+        /// Why not.
+        why: String,
+    },
+    /// The key of a host.
+    #[error("cannot use the key {}", path.display())]
+    Key {
+        /// Its file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
     /// The table of a host's containers cannot be made or read.
     #[error("cannot map the table of networks {}", path.display())]
     Table {
@@ -192,6 +272,13 @@ pub enum Error {
     },
 }
 
+fn addresses(own: &[Ipv4Addr]) -> String {
+    if own.is_empty() {
+        return "it has none but loopback".into();
+    }
+    own.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 impl Error {
     /// Puts what was done in front of an error of the store.
     pub(crate) fn store(step: &'static str) -> impl FnOnce(store::Error) -> Self {
@@ -205,7 +292,38 @@ impl Error {
                 "choose another one: letters, digits, '_', '.' and '-', first a letter or digit"
                     .into()
             }
-            Self::Scope { .. } => "there is the scope host: containers of one machine meet".into(),
+            Self::Scope { .. } => {
+                "there are host (containers of one machine meet) and cluster".into()
+            }
+            Self::ForeignAddress { own, .. } => format!("its addresses are {}", addresses(own)),
+            Self::NoAddress { .. } => "give it with --address".into(),
+            Self::NotCluster { name } => format!(
+                "make one of several hosts: coracle network create --scope cluster NAME, and \
+                 leave {name} as it is"
+            ),
+            Self::NotInCluster { .. } => {
+                "leave it out: each host gives addresses of its own part of the subnet".into()
+            }
+            Self::NoPlace { name } => {
+                format!("join it on this host, too: coracle network join {name} --member FILE")
+            }
+            Self::NotListed { name } => format!(
+                "add its entry ('coracle network invite {name}' prints it) to the list, and join \
+                 that on all hosts: coracle network join {name} --member FILE"
+            ),
+            Self::List { wrong } => wrong.hint.clone(),
+            Self::Moves { members, .. } => format!(
+                "add hosts at the end of the list, and mark one that leaves with 'revoked = true'; \
+                 or stop them first: coracle stop {}",
+                members.join(" ")
+            ),
+            Self::TwoPlaces { .. } => {
+                "the container can be in one of them; or join one with the other's --address".into()
+            }
+            Self::NotServed { name, .. } => format!(
+                "another network or program may have the port: 'coracle network inspect {name}' \
+                 shows it; a list with another one moves it"
+            ),
             Self::Exists { name } => {
                 format!("use it, remove it (coracle network rm {name}), or choose another name")
             }
@@ -241,7 +359,9 @@ impl Error {
             Self::NoSlot { .. } => "stop containers that are in networks".into(),
             Self::PortTaken { .. } => "publish it at another port of the host".into(),
             Self::TooMany { .. } => "leave some out".into(),
-            Self::Agent { .. } | Self::Hosts { .. } | Self::Table { .. } => return None,
+            Self::Agent { .. } | Self::Key { .. } | Self::Hosts { .. } | Self::Table { .. } => {
+                return None;
+            }
             Self::Store { source, .. } => return source.hint(),
         })
     }

@@ -8,6 +8,9 @@ use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+use sys::ofd::{OfdLock, try_ofd_lock};
 
 use crate::error::{Error, Result};
 use crate::members::Entry;
@@ -19,6 +22,8 @@ pub const END: &str = "# coracle: end of names";
 
 /// How many digits of a container's id are a name of it.
 const SHORT: usize = 12;
+/// How long is waited for others that write to a hosts file.
+const WAIT: Duration = Duration::from_millis(200);
 /// See gethostname(2).
 const HOST_NAME_MAX: usize = 64;
 
@@ -112,18 +117,26 @@ pub fn rewrite(text: &str, lines: &[String]) -> String {
 /// inode. Its text is written over the old one before the rest is cut off, so a program that reads
 /// meanwhile never sees an empty file.
 ///
+/// `lines` gives the lines. It is called when no other process writes to the file, so that of
+/// several that write at once the last one writes what is true by then.
+///
 /// # Errors
-/// [`Error::Hosts`] if it cannot be opened, read or written.
-pub fn write(path: &Path, lines: &[String]) -> Result<()> {
+/// [`Error::Hosts`] if it cannot be opened, read or written; those of `lines`.
+pub fn write(path: &Path, lines: impl FnOnce() -> Result<Vec<String>>) -> Result<()> {
     let fail = |step| {
         let path = path.to_owned();
         move |source| Error::Hosts { step, path, source }
     };
     let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(fail("open"))?;
+    // A program in the container may hold the lock, so it is not waited for long.
+    let until = Instant::now() + WAIT;
+    while try_ofd_lock(&file, OfdLock::Exclusive).is_err() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut file, &mut bytes).map_err(fail("read"))?;
     let old = String::from_utf8_lossy(&bytes);
-    let new = rewrite(&old, lines);
+    let new = rewrite(&old, &lines()?);
     if new.as_bytes() == bytes {
         return Ok(());
     }
@@ -214,16 +227,16 @@ mod tests {
     fn the_inode_stays() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("hosts");
-        assert!(matches!(write(&path, &[]), Err(Error::Hosts { step: "open", .. })));
+        assert!(matches!(write(&path, || Ok(Vec::new())), Err(Error::Hosts { step: "open", .. })));
         std::fs::write(&path, OWN).unwrap();
         let bound = std::fs::File::open(&path).unwrap();
         let inode = || std::fs::metadata(&path).unwrap().ino();
         let before = inode();
-        write(&path, &["1.1.1.1\ta".into(), "1.1.1.2\tb".into()]).unwrap();
+        write(&path, || Ok(vec!["1.1.1.1\ta".into(), "1.1.1.2\tb".into()])).unwrap();
         assert_eq!(inode(), before);
         let seen = std::io::read_to_string(&bound).unwrap();
         assert!(seen.starts_with(OWN) && seen.ends_with(&format!("{END}\n")), "{seen}");
-        write(&path, &[]).unwrap();
+        write(&path, || Ok(Vec::new())).unwrap();
         assert_eq!((std::fs::read_to_string(&path).unwrap(), inode()), (OWN.to_owned(), before));
     }
 }

@@ -73,18 +73,18 @@ fn route(line: &str) -> Option<Subnet> {
     Subnet::around(Ipv4Addr::from_bits(destination), prefix)
 }
 
-/// The first free subnet for a network that names none: it overlaps neither with one of `taken` nor
-/// with a route.
+/// The first free subnet of a size for a network that names none: it overlaps neither with one of
+/// `taken` nor with a route. `prefix`: 10 to 30 bits.
 ///
 /// # Errors
 /// [`Error::NoSubnet`] where all are taken.
-pub fn choose(taken: &[Subnet], routes: &[Subnet]) -> Result<Subnet> {
-    let count = 1_u32 << (FIRST.prefix() - DEFAULTS.prefix());
-    let size = 1_u32 << (32 - FIRST.prefix());
+pub fn choose(prefix: u8, taken: &[Subnet], routes: &[Subnet]) -> Result<Subnet> {
+    let count = 1_u32 << (prefix - DEFAULTS.prefix());
+    let size = 1_u32 << (32 - prefix);
     let begin = (FIRST.base().to_bits() - DEFAULTS.base().to_bits()) / size;
     let at = |index: u32| {
         let base = DEFAULTS.base().to_bits() + (begin + index) % count * size;
-        Subnet::around(Ipv4Addr::from_bits(base), FIRST.prefix())
+        Subnet::around(Ipv4Addr::from_bits(base), prefix)
     };
     let is_free =
         |subnet: &Subnet| !taken.iter().chain(routes).any(|other| other.overlaps(*subnet));
@@ -245,23 +245,27 @@ eth0\t0101A8C0
 
     #[test]
     fn subnets_by_default() {
-        assert_eq!(choose(&[], &[]).unwrap(), subnet("100.80.0.0/24"));
-        assert_eq!(choose(&[subnet("100.80.0.0/24")], &[]).unwrap(), subnet("100.80.1.0/24"));
-        assert_eq!(choose(&[subnet("100.80.0.8/30")], &[]).unwrap(), subnet("100.80.1.0/24"));
+        assert_eq!(choose(24, &[], &[]).unwrap(), subnet("100.80.0.0/24"));
+        assert_eq!(choose(24, &[subnet("100.80.0.0/24")], &[]).unwrap(), subnet("100.80.1.0/24"));
+        assert_eq!(choose(24, &[subnet("100.80.0.8/30")], &[]).unwrap(), subnet("100.80.1.0/24"));
         let taken = [subnet("100.80.1.0/24")];
-        assert_eq!(choose(&taken, &[subnet("100.80.0.0/24")]).unwrap(), subnet("100.80.2.0/24"));
-        assert_eq!(choose(&[], &routes(ROUTES)).unwrap(), subnet("100.81.0.0/24"));
+        assert_eq!(
+            choose(24, &taken, &[subnet("100.80.0.0/24")]).unwrap(),
+            subnet("100.80.2.0/24")
+        );
+        assert_eq!(choose(24, &[], &routes(ROUTES)).unwrap(), subnet("100.81.0.0/24"));
         // Behind the end it goes on at the beginning.
         let upper = [subnet("100.80.0.0/12"), subnet("100.96.0.0/11")];
-        assert_eq!(choose(&upper, &[]).unwrap(), subnet("100.64.0.0/24"));
-        assert!(matches!(choose(&[DEFAULTS], &[]), Err(Error::NoSubnet { .. })));
+        assert_eq!(choose(24, &upper, &[]).unwrap(), subnet("100.64.0.0/24"));
+        assert_eq!(choose(16, &taken, &[]).unwrap(), subnet("100.81.0.0/16"));
+        assert!(matches!(choose(24, &[DEFAULTS], &[]), Err(Error::NoSubnet { .. })));
     }
 
     #[test]
     fn defaults_follow_each_other() {
         let mut taken = Vec::new();
         for _ in 0..300 {
-            taken.push(choose(&taken, &[]).unwrap());
+            taken.push(choose(24, &taken, &[]).unwrap());
         }
         let bases = taken.iter().map(|one| one.base().to_bits());
         let expected = (0..300).map(|number| FIRST.base().to_bits() + number * 256);
@@ -282,9 +286,9 @@ eth0\t0101A8C0
                 taken.push(outer);
                 part = inner;
             }
-            assert_eq!(choose(&[], &taken).unwrap(), wanted);
+            assert_eq!(choose(24, &[], &taken).unwrap(), wanted);
             taken.push(wanted);
-            assert!(choose(&taken, &[]).is_err());
+            assert!(choose(24, &taken, &[]).is_err());
         }
     }
 
@@ -424,7 +428,7 @@ eth0\t0101A8C0
                 })
                 .collect();
             let (others, routes) = taken.split_at(taken.len() / 2);
-            if let Ok(free) = choose(others, routes) {
+            if let Ok(free) = choose(24, others, routes) {
                 prop_assert!(taken.iter().all(|other| !other.overlaps(free)));
                 let named: Vec<_> = others.iter().map(|one| (String::new(), *one)).collect();
                 prop_assert!(check(free, &named, routes).is_ok());

@@ -31,6 +31,7 @@
 //! joins drops the entries of dead ones.
 
 pub mod agent;
+pub mod cluster;
 pub mod definition;
 pub mod dns;
 mod error;
@@ -38,7 +39,9 @@ pub mod hosts;
 pub mod ipam;
 pub mod members;
 pub mod networks;
+pub mod peers;
 pub mod removal;
+pub mod slices;
 pub mod subnet;
 pub mod table;
 

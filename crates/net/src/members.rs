@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 
 use crate::error::{Error, Result};
-use crate::ipam;
 use crate::networks::{IsAlive, Network};
 use crate::subnet::Subnet;
+use crate::{cluster, ipam};
 
 /// How many containers of a host may be in networks at once.
 pub const SLOTS: u32 = abi::network::SLOTS as u32 - 1;
@@ -76,6 +76,8 @@ pub struct Endpoint {
     pub address: Ipv4Addr,
     /// The container's slot on this host, less than [`SLOTS`].
     pub slot: u32,
+    /// The host's address in a network of several hosts.
+    pub node: Option<Ipv4Addr>,
 }
 
 /// The members of one host.
@@ -115,7 +117,8 @@ struct Slot {
 /// # Errors
 /// [`Error::NotFound`] if the network was removed; [`Error::Scope`] if it is one of a later
 /// version; [`Error::BadAddress`] and [`Error::Taken`] for an address that is wished;
-/// [`Error::Full`]; [`Error::NoSlot`].
+/// [`Error::Full`]; [`Error::NoSlot`]; in a network of several hosts [`Error::NoPlace`] and
+/// [`Error::NotListed`].
 pub fn join(network: &Network, member: &Member, is_alive: &IsAlive<'_>) -> Result<Endpoint> {
     join_on(&host(), network, member, is_alive)
 }
@@ -177,6 +180,11 @@ pub(crate) fn host() -> String {
     sys::machine::Machine::here().name.chars().map(plain).collect()
 }
 
+/// The file with the entries of this host.
+pub(crate) fn path(network: &Network) -> std::path::PathBuf {
+    network.dir().join(&format!("{PREFIX}{}{SUFFIX}", host()))
+}
+
 fn read(network: &Network, host: &str) -> Result<File> {
     let file = network.dir().read(&format!("{PREFIX}{host}{SUFFIX}"));
     Ok(file.map_err(Error::store("read the members of a network"))?.unwrap_or_default())
@@ -200,19 +208,27 @@ fn join_on(
     }
     let _lock = network.dir().lock().map_err(Error::store("lock a network"))?;
     still_there(network)?;
+    let part = cluster::part(network)?;
     let mut file = read(network, host)?;
     let before = file.members.iter().find(|entry| entry.id == member.id).cloned();
     file.members.retain(|entry| entry.id != member.id && is_alive(&entry.id));
     let holder = |address: Ipv4Addr| file.members.iter().find(|entry| entry.address == address);
-    let wished = member.address.or(before.map(|entry| entry.address));
+    // In another list this host may have had another part.
+    let is_own = |address: &Ipv4Addr| part.is_none_or(|(slice, _)| slice.contains(*address));
+    let wished = member.address.or(before.map(|entry| entry.address).filter(is_own));
     let address = if let Some(address) = wished {
+        if let Some((slice, _)) = part {
+            cluster::in_slice(network, slice, address)?;
+        }
         if let Some(by) = holder(address) {
             let (network, by) = (definition.name.clone(), by.name.clone());
             return Err(Error::Taken { address, network, by });
         }
         address
     } else {
-        let free = ipam::allocate(definition, |address| holder(address).is_some(), file.last)?;
+        let range = part.map(|(slice, _)| slice).or(definition.range);
+        let within = crate::Definition { range, ..definition.clone() };
+        let free = ipam::allocate(&within, |address| holder(address).is_some(), file.last)?;
         file.last = Some(free);
         free
     };
@@ -236,6 +252,7 @@ fn join_on(
         internal: definition.internal,
         address,
         slot,
+        node: part.map(|(_, node)| node),
     })
 }
 

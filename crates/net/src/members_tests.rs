@@ -215,11 +215,11 @@ fn networks_of_other_scopes_are_left_alone() {
     let lab = world.network("lab", "10.1.0.0/24");
     let file = lab.dir().join("network.json");
     let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, text.replace("\"host\"", "\"cluster\"")).unwrap();
+    std::fs::write(&file, text.replace("\"host\"", "\"galaxy\"")).unwrap();
     let networks = Networks::of(&world.store);
     let later = networks.find("lab").unwrap();
     let refused = join(&later, &member("a"), &all).unwrap_err();
-    assert!(matches!(&refused, Error::Scope { scope } if scope == "cluster"), "{refused}");
+    assert!(matches!(&refused, Error::Scope { scope } if scope == "galaxy"), "{refused}");
     assert!(crate::removal::prune(&world.store, &|_| true, &|_| false).unwrap().is_empty());
     // Its addresses count.
     let subnet = Some("10.1.0.0/16".parse().unwrap());

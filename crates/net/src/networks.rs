@@ -11,6 +11,7 @@ use store::{NetworkDir, Store};
 use crate::definition::{self, Definition, Scope};
 use crate::error::{Error, Result};
 use crate::ipam;
+use crate::slices;
 use crate::subnet::Subnet;
 
 /// Whether the container with this id lives or is being started, on any host that shares the store.
@@ -52,6 +53,31 @@ pub struct Network {
     definition: Definition,
 }
 
+/// The size of a network of several hosts that names no subnet.
+const WIDE: u8 = 16;
+
+/// Refuses what a network of several hosts cannot have.
+fn check_cluster(request: &Request) -> Result<()> {
+    if request.scope != Scope::Cluster {
+        return Ok(());
+    }
+    for (given, what) in
+        [(request.range.is_some(), "--ip-range"), (request.gateway.is_some(), "--gateway")]
+    {
+        if given {
+            return Err(Error::NotInCluster { what });
+        }
+    }
+    match request.subnet {
+        Some(subnet) if subnet.prefix() > slices::SMALLEST => Err(Error::BadSubnet {
+            text: subnet.to_string(),
+            why: format!("a network of several hosts has at most {} bits", slices::SMALLEST),
+            hint: "write a larger one, as 100.80.0.0/16".into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 impl<'store> Networks<'store> {
     /// Those of `store`.
     pub fn of(store: &'store Store) -> Self {
@@ -66,6 +92,7 @@ impl<'store> Networks<'store> {
     /// [`ipam::choose`], [`ipam::gateway`] and [`ipam::check_range`], and a store that cannot be
     /// written to.
     pub fn create(self, request: Request, routes: &[Subnet]) -> Result<Network> {
+        check_cluster(&request)?;
         let Request { name, created, scope, subnet, range, .. } = request;
         definition::check_name(&name)?;
         scope.check()?;
@@ -82,7 +109,9 @@ impl<'store> Networks<'store> {
         let subnet = match subnet {
             Some(subnet) => ipam::check(subnet, &taken, routes).map(|()| subnet)?,
             None => {
-                ipam::choose(&taken.iter().map(|(_, other)| *other).collect::<Vec<_>>(), routes)?
+                let taken: Vec<Subnet> = taken.iter().map(|(_, other)| *other).collect();
+                let prefix = if scope == Scope::Cluster { WIDE } else { ipam::FIRST.prefix() };
+                ipam::choose(prefix, &taken, routes)?
             }
         };
         let gateway = ipam::gateway(subnet, request.gateway)?;

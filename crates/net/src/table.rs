@@ -45,11 +45,12 @@ pub struct Row<'a> {
 /// Writes a container that has joined its networks into the table.
 ///
 /// # Errors
-/// [`Error::NoSlot`] for a slot that is none; [`Error::TooMany`] for more networks or published
+/// [`Error::NoSlot`] for a slot that is none; [`Error::TwoPlaces`]; [`Error::TooMany`] for more networks or published
 /// ranges than a container may have; [`Error::Table`] if the file cannot be made or mapped.
 pub fn enter(store: &Store, row: &Row<'_>) -> Result<Place> {
     let (host, number) = (host(), u16::try_from(row.slot).ok());
     let slot = number.and_then(Slot::new).ok_or(Error::NoSlot { limit: crate::members::SLOTS })?;
+    let node = node(row.endpoints)?;
     let path = path(store);
     let written = change_slots(store, &host, |slots| -> Result<()> {
         let words = open(&path).map_err(|source| Error::Table { path: path.clone(), source })?;
@@ -69,12 +70,13 @@ pub fn enter(store: &Store, row: &Row<'_>) -> Result<Place> {
                 }
             }
         }
+        members.set_node(slot, node);
         for endpoint in row.endpoints {
             let membership = Membership {
                 network: slots.number(&endpoint.network_id),
                 address: endpoint.address,
                 prefix: endpoint.subnet.prefix(),
-                cluster: false,
+                cluster: endpoint.node.is_some(),
             };
             if !members.join(slot, membership) {
                 let limit = abi::network::members::MEMBERSHIPS;
@@ -87,6 +89,18 @@ pub fn enter(store: &Store, row: &Row<'_>) -> Result<Place> {
     })?;
     written?;
     Ok(Place { table: path, slot: slot.number() })
+}
+
+/// The host's address in the networks of several hosts.
+fn node(endpoints: &[Endpoint]) -> Result<Option<Ipv4Addr>> {
+    let mut of_several = endpoints.iter().filter(|endpoint| endpoint.node.is_some());
+    let Some(first) = of_several.next() else { return Ok(None) };
+    match of_several.find(|other| other.node != first.node) {
+        None => Ok(first.node),
+        Some(other) => {
+            Err(Error::TwoPlaces { name: other.network.clone(), other: first.network.clone() })
+        }
+    }
 }
 
 /// Path of this host's table, which may not be there.

@@ -1,5 +1,7 @@
 //! Networks with names.
 
+use std::path::PathBuf;
+
 /// `network create`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct NetworkCreateArgs {
@@ -24,15 +26,46 @@ pub(crate) struct NetworkCreateArgs {
     /// Driver: bridge is the only one
     #[arg(short, long, value_name = "NAME", default_value = "bridge", hide_default_value = true)]
     pub driver: String,
-    /// Who meets in it: host (the containers of one machine) is the only scope
+    /// Who meets in it: host (the containers of one machine) or cluster (of several)
     #[arg(long, value_name = "SCOPE", default_value = "host", hide_default_value = true)]
     pub scope: String,
+    /// Address at which other hosts reach this one; that of the default route when not given
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Option<String>,
+    /// Port of this host's agent; 7370 when not given
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
     /// Recorded: single containers may join any network
     #[arg(long)]
     pub attachable: bool,
     /// Name
     #[arg(value_name = "NETWORK")]
     pub name: String,
+}
+
+/// `network invite`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct NetworkInviteArgs {
+    /// Network
+    #[arg(value_name = "NETWORK")]
+    pub network: String,
+}
+
+/// `network join`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct NetworkJoinArgs {
+    /// File with the entries of all hosts
+    #[arg(long, value_name = "FILE", required = true)]
+    pub member: PathBuf,
+    /// Address at which other hosts reach this one; that of the default route when not given
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Option<String>,
+    /// Port of this host's agent; 7370 when not given
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Network, which is made if there is none
+    #[arg(value_name = "NETWORK")]
+    pub network: String,
 }
 
 /// `network ls`.

@@ -1,4 +1,4 @@
-//! `network create`, `ls`, `inspect`, `connect`, `disconnect`, `rm`.
+//! `network create`, `invite`, `join`, `ls`, `inspect`, `connect`, `disconnect`, `rm`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::args::networks::{
     NetworkConnectArgs, NetworkCreateArgs, NetworkDisconnectArgs, NetworkInspectArgs,
-    NetworkLsArgs, NetworkRmArgs,
+    NetworkInviteArgs, NetworkJoinArgs, NetworkLsArgs, NetworkRmArgs,
 };
 use crate::context::Context;
 use crate::output::listing::{Column, Listing};
@@ -41,6 +41,8 @@ pub(crate) fn create(context: &Context, args: &NetworkCreateArgs) -> Result<Exit
         name: args.name.clone(),
         driver: Some(args.driver.clone()),
         scope: Some(args.scope.clone()),
+        address: args.address.clone(),
+        port: args.port,
         subnets: args.subnet.clone(),
         gateway: args.gateway.clone(),
         range: args.ip_range.clone(),
@@ -50,6 +52,20 @@ pub(crate) fn create(context: &Context, args: &NetworkCreateArgs) -> Result<Exit
         options: pairs("--opt", &args.opt)?,
     };
     output::line(networks::create(context.session()?, request)?)?;
+    Ok(Exit::OK)
+}
+
+/// `network invite`.
+pub(crate) fn invite(context: &Context, args: &NetworkInviteArgs) -> Result<Exit, Report> {
+    output::print(&networks::invite(context.session()?, &args.network)?)?;
+    Ok(Exit::OK)
+}
+
+/// `network join`.
+pub(crate) fn join(context: &Context, args: &NetworkJoinArgs) -> Result<Exit, Report> {
+    let place = (args.address.as_deref(), args.port);
+    let joined = networks::join(context.session()?, &args.network, &args.member, place)?;
+    output::line(joined.name)?;
     Ok(Exit::OK)
 }
 

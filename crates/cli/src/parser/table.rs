@@ -403,7 +403,24 @@ curl -L https://example.org/root.tar.zst | coracle import - my/tree"),
         "Make a network, in which containers reach each other by name",
         examples: "coracle network create lab
 coracle network create --subnet 10.9.0.0/16 --ip-range 10.9.4.0/24 lab
-coracle create --network lab --network-alias db postgres"
+coracle create --network lab --network-alias db postgres
+coracle network create --scope cluster --address 10.0.0.1 far"
+    ),
+    command!(
+        "network invite",
+        Networks,
+        networks::NetworkInviteArgs,
+        commands::network::invite,
+        "Print this host's entry for the list of a network's hosts",
+        examples: "coracle network invite far >> hosts.toml"
+    ),
+    command!(
+        "network join",
+        Networks,
+        networks::NetworkJoinArgs,
+        commands::network::join,
+        "Join the list of hosts of a network, on each of them",
+        examples: "coracle network join far --member hosts.toml"
     ),
     command!(
         "network ls"["network list"],

@@ -50,6 +50,15 @@ impl Containers for OfStore {
         networks::may_live(&self.0, id)
     }
 
+    fn has_started(&self, id: &str) -> bool {
+        networks::has_started(&self.0, id)
+    }
+
+    fn tell(&self, network: &net::Network) {
+        // It is tried again with the next change.
+        let _ = networks::tell(&self.0, std::slice::from_ref(network));
+    }
+
     /// Those of `--dns`, else the host's.
     fn servers(&self, id: &str) -> Vec<IpAddr> {
         let found = self.0.containers().find(id).ok();

@@ -12,7 +12,7 @@ use engine::choose::Engine;
 use engine::plan::{NetworkPlace, PrivateBy};
 use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec};
 use engine::supervise::state::{self, Observed};
-use net::{Entry, Member, Network, Networks, agent, definition, hosts, ipam, members, table};
+use net::{Entry, Member, Network, Networks, agent, cluster, definition, hosts, members, table};
 use store::{ContainerDir, Store};
 
 use super::record::{self, Record};
@@ -42,7 +42,7 @@ fn resolve_one(session: &Session, wanted: &Membership) -> Result<Membership> {
     };
     network.definition().scope.check()?;
     if let Some(address) = wanted.address {
-        ipam::check_address(network.definition(), address)?;
+        cluster::check_address(&network, address)?;
     }
     Ok(Membership { name: network.name().to_owned(), ..wanted.clone() })
 }
@@ -179,6 +179,11 @@ fn lives(store: &Store, id: &str) -> bool {
     }
 }
 
+/// Whether a program of the container has begun, and it lives.
+pub(crate) fn has_started(store: &Store, id: &str) -> bool {
+    lives(store, id)
+}
+
 /// Whether a container lives, or somebody is about to start a program in it.
 pub fn may_live(store: &Store, id: &str) -> bool {
     lives(store, id) || is_starting(store, id)
@@ -196,8 +201,8 @@ pub fn private_by(engine: &dyn Engine) -> PrivateBy {
 /// already.
 ///
 /// # Errors
-/// Those of [`net::members::join`] and [`net::table::enter`]; a published port that is taken. Then
-/// it is in no network.
+/// Those of [`net::members::join`] and [`net::table::enter`]; a published port that is taken; a
+/// network of several hosts that is not served. Then it is in no network.
 pub fn join(
     session: &Session,
     container: &ContainerDir,
@@ -254,7 +259,12 @@ fn joined(
         resolvers: &resolvers,
     };
     let place = table::enter(store, &row)?;
-    tell(session, &networks)?;
+    let several = networks.iter().zip(&endpoints).filter(|(_, endpoint)| endpoint.node.is_some());
+    for (network, _) in several {
+        // Without it no other host is reached, and this one by none.
+        agent::ensure_served(store, network)?;
+    }
+    tell(store, &networks)?;
     let address = endpoints.first().map_or(Ipv4Addr::LOCALHOST, |first| first.address);
     let hosts = hosts::rewrite("", &lines(container.id(), &networks)?);
     let name = hosts::name(&record::title(container), container.id()).to_owned();
@@ -296,19 +306,22 @@ pub fn leave(session: &Session, container: &ContainerDir, config: &ContainerConf
     if networks.is_empty() {
         members::leave_slot(session.store()?, container.id())?;
     }
-    tell(session, &networks)
+    tell(session.store()?, &networks)
 }
 
 fn find(session: &Session, named: &[Membership]) -> Result<Vec<Network>> {
-    let networks = Networks::of(session.store()?);
-    named.iter().map(|one| Ok(networks.find(&one.name)?)).collect()
+    Ok(find_in(session.store()?, named)?)
+}
+
+fn find_in(store: &Store, named: &[Membership]) -> net::Result<Vec<Network>> {
+    named.iter().map(|one| Networks::of(store).find(&one.name)).collect()
 }
 
 /// Has the live members of networks know each other's names: writes their `/etc/hosts`.
-fn tell(session: &Session, networks: &[Network]) -> Result<()> {
+pub(crate) fn tell(store: &Store, networks: &[Network]) -> Result<()> {
     let mut told = HashSet::new();
     for entry in networks.iter().map(members::list).collect::<net::Result<Vec<_>>>()?.concat() {
-        let Ok(container) = session.store()?.containers().find(&entry.id) else { continue };
+        let Ok(container) = store.containers().find(&entry.id) else { continue };
         if !told.insert(entry.id.clone()) {
             continue;
         }
@@ -316,17 +329,17 @@ fn tell(session: &Session, networks: &[Network]) -> Result<()> {
         let file = container.path().join("etc/hosts");
         let Ok(record) = record::read(&container) else { continue };
         if file.exists()
-            && let Ok(its) = find(session, &record.config.network.networks)
+            && let Ok(its) = find_in(store, &record.config.network.networks)
         {
-            hosts::write(&file, &lines(&entry.id, &its)?)?;
+            hosts::write(&file, || lines(&entry.id, &its))?;
         }
     }
     Ok(())
 }
 
 /// The lines for a container of its networks.
-fn lines(id: &str, networks: &[Network]) -> Result<Vec<String>> {
-    let entries = networks.iter().map(members::list).collect::<net::Result<Vec<_>>>()?;
+fn lines(id: &str, networks: &[Network]) -> net::Result<Vec<String>> {
+    let entries = networks.iter().map(cluster::members).collect::<net::Result<Vec<_>>>()?;
     let named: Vec<(&str, &[Entry])> =
         networks.iter().zip(&entries).map(|(one, list)| (one.name(), &**list)).collect();
     Ok(hosts::lines(id, &named))

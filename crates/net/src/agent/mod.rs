@@ -1,5 +1,8 @@
 //! The agent: the process of a host that serves containers in networks with names.
 
+mod answers;
+mod asks;
+mod clusters;
 mod forward;
 mod process;
 mod server;
@@ -9,4 +12,4 @@ mod tests;
 
 pub use process::{Containers, is_running, run};
 pub use server::{Directory, Server};
-pub use start::{WORD, ensure};
+pub use start::{WORD, ensure, ensure_served};

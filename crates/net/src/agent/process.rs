@@ -15,19 +15,43 @@ use store::Store;
 use sys::ofd::{OfdLock, try_ofd_lock};
 use sys::shared::SharedWords;
 
+use super::clusters::Clusters;
 use super::server::{Directory, Server};
 use crate::dns::{Transport, Zone};
 use crate::error::{Error, Result};
 use crate::members::{self, Entry};
-use crate::networks::Networks;
-use crate::{Subnet, table};
+use crate::networks::{Network, Networks};
+use crate::{Subnet, cluster, table};
 
 /// What the agent asks about containers.
 pub trait Containers: Send + Sync {
-    /// Whether the container with this id lives.
+    /// Whether the container with this id lives, or is about to.
     fn is_alive(&self, id: &str) -> bool;
+    /// Whether its program has begun, and lives.
+    fn has_started(&self, id: &str) -> bool;
     /// The servers that know other names for a container, in the order in which they are asked.
     fn servers(&self, id: &str) -> Vec<IpAddr>;
+    /// Writes the names of a network's members to the hosts files of those of this host.
+    fn tell(&self, network: &Network);
+}
+
+/// Which containers live, and when that was asked.
+pub(super) struct Alive {
+    containers: Arc<dyn Containers>,
+    known: Mutex<HashMap<String, (Instant, bool)>>,
+}
+
+impl Alive {
+    pub(super) fn is_alive(&self, id: &str) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, lives)) = known.get(id).filter(|(at, _)| at.elapsed() < FRESH) {
+            return *lives;
+        }
+        let lives = self.containers.is_alive(id);
+        known.retain(|_, (at, _)| at.elapsed() < FRESH);
+        known.insert(id.to_owned(), (Instant::now(), lives));
+        lives
+    }
 }
 
 /// For so long an answer of [`Containers::is_alive`] is used again.
@@ -62,21 +86,27 @@ pub fn run(store: &Store, containers: Box<dyn Containers>, ready: impl FnOnce())
         return Ok(());
     }
     let words = SharedWords::map(&lock).map_err(|errno| failed(errno.into()))?;
+    let (containers, words) = (Arc::<dyn Containers>::from(containers), Arc::new(words));
+    let alive = Alive { containers: Arc::clone(&containers), known: Mutex::default() };
+    let alive = Arc::new(alive);
+    let clusters = Clusters::new(store, &containers, &alive, &words).map_err(failed)?;
     let (store, since) = (store.clone(), Mutex::new(Instant::now()));
-    let known = Known { store, containers, words, alive: Mutex::default(), since };
+    let known = Known { store, containers, words, alive, since };
     let server = known.bind().map_err(failed)?;
+    Arc::clone(&clusters).serve().map_err(failed)?;
     ready();
     let directory: Arc<dyn Directory> = Arc::new(known);
-    server.serve(&directory).map_err(failed)
+    let ended = server.serve(&directory).map_err(failed);
+    clusters.end();
+    ended
 }
 
 /// What the agent knows.
 struct Known {
     store: Store,
-    containers: Box<dyn Containers>,
-    words: SharedWords,
-    /// Which containers live, and when that was asked.
-    alive: Mutex<HashMap<String, (Instant, bool)>>,
+    containers: Arc<dyn Containers>,
+    words: Arc<SharedWords>,
+    alive: Arc<Alive>,
     /// When somebody was last there.
     since: Mutex<Instant>,
 }
@@ -128,17 +158,6 @@ impl Known {
         Some((slot, table.members().container(slot)?))
     }
 
-    fn is_alive(&self, id: &str) -> bool {
-        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, lives)) = alive.get(id).filter(|(at, _)| at.elapsed() < FRESH) {
-            return *lives;
-        }
-        let lives = self.containers.is_alive(id);
-        alive.retain(|_, (at, _)| at.elapsed() < FRESH);
-        alive.insert(id.to_owned(), (Instant::now(), lives));
-        lives
-    }
-
     /// The networks of a container, each with its living members, and the container's id.
     fn networks(&self, client: SocketAddr, transport: Transport) -> Option<(String, Vec<Joined>)> {
         let (slot, key) = self.container(client, transport)?;
@@ -149,7 +168,8 @@ impl Known {
             let Ok(mut entries) = members::list(&network) else { continue };
             let Some(own) = entries.iter().find(|entry| is_it(entry)) else { continue };
             id = Some(own.id.clone());
-            entries.retain(|entry| is_it(entry) || self.is_alive(&entry.id));
+            entries.retain(|entry| is_it(entry) || self.alive.is_alive(&entry.id));
+            entries.extend(cluster::remote(&network).unwrap_or_default());
             found.push((network.name().to_owned(), network.definition().subnet, entries));
         }
         Some((id?, found))
@@ -186,7 +206,7 @@ impl Directory for Known {
     fn is_needed(&self) -> bool {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         let all = members::with_slots(&self.store).unwrap_or_default();
-        if all.iter().any(|id| self.is_alive(id)) {
+        if all.iter().any(|id| self.alive.is_alive(id)) {
             *since = Instant::now();
         }
         since.elapsed() < LINGER

@@ -174,7 +174,8 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), E::WouldBlock | E::TimedOut | E::Interrupted | E::ConnectionRefused)
 }
 
-fn thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+/// A thread with a small stack.
+pub(super) fn thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().stack_size(STACK).spawn(work).map(drop)
 }
 

@@ -2,11 +2,18 @@
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use abi::network::Table;
 use store::Store;
+use sys::shared::SharedWords;
 
+use super::clusters::cluster_agent;
 use super::process::is_running;
+use crate::cluster::{self, Known};
 use crate::error::{Error, Result};
+use crate::networks::Network;
+use crate::table;
 
 /// The first word of the agent's command line; the second is the path of the store.
 pub const WORD: &str = "_network-agent";
@@ -32,4 +39,45 @@ pub fn ensure(store: &Store) -> Result<()> {
     let mut word = [0; 1];
     let answers = status.success() && ours.read(&mut word).map_err(failed)? == 1;
     if answers { Ok(()) } else { Err(failed(std::io::Error::other("it did not begin"))) }
+}
+
+/// Between two looks whether a network is served.
+const LOOK: Duration = Duration::from_millis(5);
+/// An agent begins to serve a network in this time, or says why not.
+const SERVED: Duration = Duration::from_secs(5);
+
+/// Starts the agent unless there is one, and waits until it serves a network of several hosts, of
+/// which a container of this host is a member.
+///
+/// # Errors
+/// [`Error::Agent`]; [`Error::NotServed`] with the reason, as that the port is taken.
+pub fn ensure_served(store: &Store, network: &Network) -> Result<()> {
+    let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let until = Instant::now() + SERVED;
+    loop {
+        // One that was about to end when the container came may have ended.
+        ensure(store)?;
+        let agent = running(store)?;
+        let known = cluster::known(network)?.filter(|known| known.agent == agent);
+        let why = match known {
+            Some(Known { error: None, .. }) => return Ok(()),
+            // It tries again and again; what it has said before may not be true any more.
+            Some(Known { error: Some(why), written, .. }) if written >= begun => why,
+            _ if Instant::now() < until => {
+                std::thread::sleep(LOOK);
+                continue;
+            }
+            _ => "it does not begin to".to_owned(),
+        };
+        return Err(Error::NotServed { name: network.name().to_owned(), why });
+    }
+}
+
+/// What tells the agent that has begun last from others.
+fn running(store: &Store) -> Result<u64> {
+    let path = table::path(store);
+    let failed = |source| Error::Table { path: path.clone(), source };
+    let file = std::fs::File::options().read(true).write(true).open(&path).map_err(failed)?;
+    let words = SharedWords::map(&file).map_err(|errno| failed(errno.into()))?;
+    Ok(Table::open(words.words()).map_or(0, |table| cluster_agent(&table)))
 }

@@ -1,0 +1,219 @@
+//! Networks of several hosts: inviting, joining a list of hosts, and what `inspect` shows of them.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use net::cluster::{self, Known, Place};
+use net::peers::{self, List, PublicKey, local};
+use net::{Network, Networks, Request, Scope, agent, slices};
+use serde_json::{Value, json};
+
+use super::{actor, routes};
+use crate::container::networks::may_live;
+use crate::error::{Error, Result};
+use crate::journal::{self, Kind};
+use crate::request::{host_list, networks};
+use crate::session::Session;
+use crate::time;
+
+/// This host's place in a new network; `None` for one of a single host.
+pub(super) fn place(
+    scope: &Scope,
+    address: Option<&str>,
+    port: Option<u16>,
+) -> Result<Option<Place>> {
+    if *scope == Scope::Cluster {
+        return chosen(address, port).map(Some);
+    }
+    for (flag, given) in [("--address", address.is_some()), ("--port", port.is_some())] {
+        if given {
+            return Err(Error::invalid(format!("{flag} is for networks of several hosts"))
+                .with_hint("give --scope cluster too, or leave it out"));
+        }
+    }
+    Ok(None)
+}
+
+fn chosen(address: Option<&str>, port: Option<u16>) -> Result<Place> {
+    let address = match address {
+        Some(text) => local::check(networks::address("--address", text)?)?,
+        None => local::default()?,
+    };
+    if port == Some(0) {
+        return Err(Error::invalid("--port 0 is no port").with_hint("choose one from 1 to 65535"));
+    }
+    Ok(Place { address, port: port.unwrap_or(peers::PORT) })
+}
+
+/// This host's entry for the list of a network's hosts, in TOML.
+///
+/// # Errors
+/// Where there is no such network, or it has another scope.
+pub fn invite(session: &Session, name: &str) -> Result<String> {
+    let network = super::find(session, name)?;
+    Ok(cluster::entry(&network)?.entry())
+}
+
+/// A network that was joined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Joined {
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub id: String,
+}
+
+/// Joins the list of a network's hosts that stands in a file, and makes the network if there is
+/// none. A list in which this host is missing is joined, too, with a warning.
+///
+/// # Errors
+/// A file that is no list, or none that may take the place of the one before; a network of one
+/// host; an address that is not this host's.
+pub fn join(
+    session: &Session,
+    name: &str,
+    file: &Path,
+    (address, port): (Option<&str>, Option<u16>),
+) -> Result<Joined> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Error::failed(format!("cannot read the list {}", file.display()))
+            .cause(error)
+            .with_hint("'coracle network invite NETWORK' prints the entry of a host")
+    })?;
+    let read = host_list::parse(file, &text)?;
+    let store = session.store()?;
+    let network = match Networks::of(store).find(name) {
+        Ok(network) => network,
+        Err(net::Error::NotFound { .. }) => made(session, name, &read.list, (address, port))?,
+        Err(error) => return Err(error.into()),
+    };
+    cluster::check_scope(&network)?;
+    if cluster::own(&network)?.is_none() {
+        cluster::settle(&network, chosen(address, port)?)?;
+    }
+    let own = cluster::entry(&network)?;
+    if let Some(at) = read.list.position(&own.key) {
+        let listed = &read.list.hosts[at];
+        local::check(listed.address).map_err(|error| read.at(at, &Error::from(error)))?;
+        let other = |text: &str| text.parse() != Ok(listed.address);
+        if address.is_some_and(other) || port.is_some_and(|port| port != listed.port) {
+            let text = format!("this host has {} there, and not what was given", listed.place());
+            let hint = "leave --address and --port out, or correct the list";
+            return Err(read.at(at, &Error::invalid(text).with_hint(hint)));
+        }
+    } else if address.is_some() || port.is_some() {
+        let place = Place { address: own.address, port: own.port };
+        let asked = chosen(address.or(Some(&own.address.to_string())), port.or(Some(own.port)))?;
+        if asked != place {
+            cluster::settle(&network, asked)?;
+        }
+    }
+    let joined = cluster::join(&network, &read.list, &|id| may_live(store, id));
+    let joined = joined.map_err(|error| match error {
+        net::Error::List { wrong } => read.wrong(&wrong),
+        other => Error::from(other),
+    })?;
+    if !joined.listed {
+        let name = network.name();
+        session.warn(&format!(
+            "this host is not in the list, so no container here can use network {name}; add its \
+             entry ('coracle network invite {name}' prints it), and join the list on all hosts"
+        ));
+    }
+    journal::tell(session, Kind::Network, "update", actor(network.definition()));
+    Ok(Joined { name: network.name().to_owned(), id: network.id().to_owned() })
+}
+
+/// Makes a network that another host has invited to.
+fn made(
+    session: &Session,
+    name: &str,
+    list: &List,
+    (address, port): (Option<&str>, Option<u16>),
+) -> Result<Network> {
+    let place = chosen(address, port)?;
+    let request = Request {
+        name: name.to_owned(),
+        created: time::now().to_string(),
+        scope: Scope::Cluster,
+        subnet: list.hosts.first().map(|host| host.subnet),
+        ..Request::default()
+    };
+    let network = Networks::of(session.store()?).create(request, &routes())?;
+    cluster::settle(&network, place)?;
+    journal::tell(session, Kind::Network, "create", actor(network.definition()));
+    Ok(network)
+}
+
+/// Hosts and links, for `inspect`.
+pub(super) fn describe(session: &Session, network: &Network) -> Result<Value> {
+    let Some(_) = cluster::own(network)? else {
+        return Ok(json!({"Hosts": []}));
+    };
+    let view = cluster::view(network)?;
+    let store = session.store()?;
+    let serves = agent::is_running(store).unwrap_or(false);
+    let known = cluster::known(network)?.filter(|known| serves && known.agent != 0);
+    let subnet = network.definition().subnet;
+    let own = view.own.key.public();
+    let hosts = view.list.hosts.iter().enumerate().map(|(at, host)| {
+        let mut shown = json!({
+            "Name": host.name,
+            "Address": host.address.to_string(),
+            "Port": host.port,
+            "Key": host.key.short(),
+            "Slice": slices::slice(subnet, at).map(|slice| slice.to_string()),
+        });
+        let state = if host.key == own {
+            own_state(known.as_ref())
+        } else {
+            state(known.as_ref(), &host.key)
+        };
+        let state = if host.revoked { json!({"State": "revoked"}) } else { state };
+        if let (Value::Object(shown), Value::Object(state)) = (&mut shown, state) {
+            shown.extend(state);
+        }
+        shown
+    });
+    let hosts: Vec<Value> = hosts.collect();
+    Ok(json!({
+        "Address": view.own.place.address.to_string(),
+        "Port": view.own.place.port,
+        "Key": own.short(),
+        "Slice": view.slice(network).ok().map(|slice| slice.to_string()),
+        "Epoch": view.list.epoch,
+        "Joined": view.joined,
+        "Hosts": hosts,
+    }))
+}
+
+/// Of this host.
+fn own_state(known: Option<&Known>) -> Value {
+    match known {
+        Some(Known { error: Some(why), .. }) => json!({"State": "this host", "Why": why}),
+        _ => json!({"State": "this host"}),
+    }
+}
+
+/// Of another host.
+fn state(known: Option<&Known>, key: &PublicKey) -> Value {
+    let Some(known) = known else {
+        return json!({"State": "down", "Why": "no container of this host is in the network"});
+    };
+    let Some(peer) = known.peers.iter().find(|peer| peer.key == *key) else {
+        return json!({"State": "down", "Why": "the agent of this host has just begun"});
+    };
+    let containers: Vec<Value> = peer.members.iter().map(container).collect();
+    let since =
+        jiff::Timestamp::from_second(peer.since.cast_signed()).map(|time| time.to_string()).ok();
+    if peer.up {
+        json!({"State": "up", "Since": since, "Containers": containers})
+    } else {
+        json!({"State": "down", "Since": since, "Why": peer.why, "Containers": containers})
+    }
+}
+
+fn container(remote: &peers::Remote) -> Value {
+    let address: Ipv4Addr = remote.address;
+    json!({"Id": remote.id, "Name": remote.name, "IPv4Address": address.to_string()})
+}

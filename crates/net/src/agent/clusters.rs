@@ -1,0 +1,477 @@
+//! Networks of several hosts, as the agent of one host serves them.
+//!
+//! For each such network with a living member on this host the agent listens, keeps links to the
+//! other hosts ([`Peers`]), tells them the members of this one, and writes down theirs
+//! ([`cluster::Known`]) for names and `/etc/hosts`. Nobody tells it anything: ten times a second it
+//! looks whether the files have changed in which joins and lists stand.
+//!
+//! A name is told to others when its container has started, not before. Members of a host that was
+//! lost are kept for [`FORGET`], because a link that breaks is most often back at once.
+//!
+//! Locks, in this order: `joined`, `peers` of a network, `snapshot`, `others`.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use abi::network::Table;
+use store::Store;
+use sys::shared::SharedWords;
+
+use super::asks::Asks;
+use super::process::{Alive, Containers};
+use crate::cluster::{self, Known, Peer, View};
+use crate::definition::Scope;
+use crate::error::Result;
+use crate::members;
+use crate::networks::{Network, Networks};
+use crate::peers::{Handler, List, Message, Peers, PublicKey, Remote, message};
+use crate::slices;
+
+/// How often files are looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// How often it is looked who lives, although no file has changed.
+const CHECK: Duration = Duration::from_secs(2);
+/// A network is served for so long after its last member.
+const LINGER: Duration = Duration::from_secs(5);
+/// The members of a host that is down are forgotten after so long.
+const FORGET: Duration = Duration::from_secs(30);
+
+/// What the threads of the agent share.
+pub(super) struct Clusters {
+    pub(super) store: Store,
+    pub(super) containers: Arc<dyn Containers>,
+    pub(super) alive: Arc<Alive>,
+    words: Arc<SharedWords>,
+    joined: RwLock<HashMap<u16, Arc<Joined>>>,
+    pub(super) asks: Asks,
+    /// What tells this agent from one before.
+    id: u64,
+}
+
+/// A network that is served.
+pub(super) struct Joined {
+    pub(super) network: Network,
+    /// Its number in this host's table.
+    pub(super) number: u16,
+    view: RwLock<Arc<View>>,
+    peers: RwLock<Option<Peers>>,
+    /// The members that others were told of.
+    snapshot: Mutex<Vec<Remote>>,
+    others: Mutex<HashMap<PublicKey, Others>>,
+}
+
+/// The members of another host.
+#[derive(Default)]
+struct Others {
+    members: Vec<Remote>,
+    /// Parts of a message that is not complete.
+    coming: Vec<Remote>,
+    /// Since when the link is down.
+    down: Option<Instant>,
+}
+
+/// What tells whether a file was replaced.
+type Stamp = Option<(u64, i64, i64)>;
+
+fn stamp(path: &Path) -> Stamp {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.ino(), found.mtime(), found.mtime_nsec()))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Joined {
+    pub(super) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn peers(&self) -> RwLockReadGuard<'_, Option<Peers>> {
+        self.peers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn send(&self, key: &PublicKey, message: &Message) -> bool {
+        self.peers().as_ref().is_some_and(|peers| peers.send(key, message))
+    }
+
+    /// Takes a part of what another host says of its members. What it cannot know is left out:
+    /// addresses of other hosts, and texts that are no names.
+    fn take(&self, key: &PublicKey, (part, last): (u16, bool), members: Vec<Remote>) {
+        let view = self.view();
+        let Some(at) = view.list.position(key) else { return };
+        let subnet = self.network.definition().subnet;
+        let is_its = |member: &Remote| {
+            member.is_valid() && slices::owner(subnet, member.address) == Some(at)
+        };
+        let mut others = lock(&self.others);
+        let its = others.entry(*key).or_default();
+        if part == 0 {
+            its.coming.clear();
+        }
+        let room = message::MEMBERS.saturating_sub(its.coming.len());
+        its.coming.extend(members.into_iter().filter(is_its).take(room));
+        if last {
+            its.members = std::mem::take(&mut its.coming);
+        }
+    }
+}
+
+/// What the links of a network tell.
+struct Side {
+    clusters: Arc<Clusters>,
+    joined: Arc<Joined>,
+}
+
+impl Handler for Side {
+    fn up(&self, key: &PublicKey) {
+        lock(&self.joined.others).entry(*key).or_default().down = None;
+        let peers = self.joined.peers();
+        // Whoever changes it holds this while he sends it.
+        let snapshot = lock(&self.joined.snapshot);
+        for message in message::members(&snapshot) {
+            if let Some(peers) = &*peers {
+                peers.send(key, &message);
+            }
+        }
+        drop((snapshot, peers));
+        self.clusters.asks.link_is_up(&self.joined, key);
+    }
+
+    fn down(&self, key: &PublicKey) {
+        lock(&self.joined.others).entry(*key).or_default().down = Some(Instant::now());
+        self.clusters.asks.link_is_down(self.joined.number, key);
+    }
+
+    fn message(&self, key: &PublicKey, message: Message) {
+        match message {
+            Message::Members { part, last, members } => {
+                self.joined.take(key, (part, last), members);
+            }
+            Message::Ask { id, asked } => {
+                let answer = super::answers::answer(&self.clusters, &self.joined, key, asked);
+                self.joined.send(key, &Message::Told { id, answer });
+            }
+            Message::Told { id, answer } => self.clusters.asks.told(key, id, answer),
+            _ => {}
+        }
+    }
+}
+
+impl Clusters {
+    /// With the socket for questions, whose place is in the table when this returns.
+    pub(super) fn new(
+        store: &Store,
+        containers: &Arc<dyn Containers>,
+        alive: &Arc<Alive>,
+        words: &Arc<SharedWords>,
+    ) -> std::io::Result<Arc<Self>> {
+        let table = Table::open(words.words()).ok_or(std::io::ErrorKind::InvalidData)?;
+        let (asks, agent) = Asks::bind(&table)?;
+        table.set_agent(agent);
+        Ok(Arc::new(Self {
+            store: store.clone(),
+            containers: Arc::clone(containers),
+            alive: Arc::clone(alive),
+            words: Arc::clone(words),
+            joined: RwLock::default(),
+            asks,
+            id: cluster_agent(&table),
+        }))
+    }
+
+    pub(super) fn table(&self) -> Option<Table<'_>> {
+        Table::open(self.words.words())
+    }
+
+    /// The network with a number.
+    pub(super) fn joined(&self, number: u16) -> Option<Arc<Joined>> {
+        self.joined.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    }
+
+    /// Serves the networks for as long as the process lives, in threads of its own. Those that have
+    /// members now are served when this returns.
+    pub(super) fn serve(self: Arc<Self>) -> std::io::Result<()> {
+        let clusters = Arc::clone(&self);
+        super::server::thread(move || clusters.asks.serve(&clusters))?;
+        let mut watch = Watch::new(&self.store);
+        watch.look(&self);
+        super::server::thread(move || {
+            loop {
+                std::thread::sleep(TICK);
+                watch.look(&self);
+                self.asks.sweep();
+            }
+        })
+    }
+
+    /// Forgets what is known of others: the agent ends.
+    pub(super) fn end(&self) {
+        let joined = self.joined.read().unwrap_or_else(PoisonError::into_inner);
+        for joined in joined.values() {
+            let _ = cluster::set_known(&joined.network, &Known::default());
+        }
+    }
+
+    fn put(&self, number: u16, joined: Option<Arc<Joined>>) {
+        let mut all = self.joined.write().unwrap_or_else(PoisonError::into_inner);
+        let old = match joined {
+            Some(joined) => all.insert(number, joined),
+            None => all.remove(&number),
+        };
+        drop(all);
+        // The links' threads have the network, too.
+        if let Some(old) = old {
+            drop(old.peers.write().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}
+
+/// What tells one agent from another, without its secrets.
+pub(super) fn cluster_agent(table: &Table<'_>) -> u64 {
+    let Some(agent) = table.agent() else { return 0 };
+    let digest = ring::digest::digest(&ring::digest::SHA256, &agent.asking.to_le_bytes());
+    digest.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// What the thread that looks at files has seen.
+struct Watch {
+    slots: std::path::PathBuf,
+    seen: Stamp,
+    checked: Option<Instant>,
+    all: HashMap<String, Seen>,
+    nodes: Vec<std::net::Ipv4Addr>,
+}
+
+/// A network that it has seen.
+struct Seen {
+    network: Network,
+    joined: Option<Arc<Joined>>,
+    number: u16,
+    /// When somebody was last in it.
+    used: Instant,
+    /// Of the files with members, list and place.
+    stamps: [Stamp; 3],
+    checked: Option<Instant>,
+    /// Somebody is in it who has not started yet.
+    starting: bool,
+    written: Option<Known>,
+}
+
+impl Watch {
+    fn new(store: &Store) -> Self {
+        let slots = store.networks().path(&format!("slots-{}.json", members::host()));
+        Self { slots, seen: None, checked: None, all: HashMap::new(), nodes: Vec::new() }
+    }
+
+    fn look(&mut self, clusters: &Arc<Clusters>) {
+        let seen = stamp(&self.slots);
+        let is_due = |checked: &Option<Instant>| checked.is_none_or(|at| at.elapsed() > CHECK);
+        if seen != self.seen || is_due(&self.checked) {
+            (self.seen, self.checked) = (seen, Some(Instant::now()));
+            let _ = self.find(clusters);
+        }
+        for seen in self.all.values_mut() {
+            if seen.joined.is_none() {
+                seen.begin(clusters);
+            }
+            seen.look(clusters, is_due(&seen.checked));
+        }
+        let mut nodes: Vec<_> = self.all.values().flat_map(Seen::nodes).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        if nodes != self.nodes
+            && let Some(table) = clusters.table()
+        {
+            table.set_nodes(&nodes);
+            self.nodes = nodes;
+        }
+    }
+
+    /// Finds the networks that are to be served.
+    fn find(&mut self, clusters: &Arc<Clusters>) -> Result<()> {
+        let networks = Networks::of(&clusters.store).list()?;
+        let several = networks.into_iter();
+        let several = several.filter(|network| network.definition().scope == Scope::Cluster);
+        let mut there = Vec::new();
+        for network in several {
+            let id = network.id().to_owned();
+            let entries = members::list(&network)?;
+            if entries.iter().any(|entry| clusters.alive.is_alive(&entry.id)) {
+                let number = cluster::number(&clusters.store, &network)?;
+                let make = || Seen::new(network, number);
+                self.all.entry(id.clone()).or_insert_with(make).used = Instant::now();
+            }
+            there.push(id);
+        }
+        self.all.retain(|id, seen| {
+            let stays = there.contains(id) && seen.used.elapsed() < LINGER;
+            if !stays {
+                let _ = cluster::set_known(&seen.network, &Known::default());
+                clusters.put(seen.number, None);
+            }
+            stays
+        });
+        Ok(())
+    }
+}
+
+impl Seen {
+    fn new(network: Network, number: u16) -> Self {
+        Self {
+            network,
+            joined: None,
+            number,
+            used: Instant::now(),
+            stamps: [None; 3],
+            checked: None,
+            starting: true,
+            written: None,
+        }
+    }
+
+    fn nodes(&self) -> Vec<std::net::Ipv4Addr> {
+        let Some(joined) = &self.joined else { return Vec::new() };
+        let view = joined.view();
+        let hosts = view.list.hosts.iter().filter(|host| !host.revoked);
+        hosts.map(|host| host.address).chain([view.own.place.address]).collect()
+    }
+
+    fn stamps(&self) -> [Stamp; 3] {
+        cluster::files(&self.network).map(|path| stamp(&path))
+    }
+
+    /// Begins to serve it; on failure the reason is written down.
+    fn begin(&mut self, clusters: &Arc<Clusters>) {
+        let stamps = self.stamps();
+        let begun = self.begun(clusters);
+        self.stamps = stamps;
+        if let Err(why) = begun {
+            self.write(clusters, Known { error: Some(why), ..Known::default() });
+        }
+    }
+
+    fn begun(&mut self, clusters: &Arc<Clusters>) -> std::result::Result<(), String> {
+        let view = cluster::view(&self.network).map_err(|error| error.to_string())?;
+        view.slice(&self.network).map_err(|error| error.to_string())?;
+        let (place, key, list) = (cluster::listens(&view), view.own.key.clone(), view.list.clone());
+        let joined = Arc::new(Joined {
+            network: self.network.clone(),
+            number: self.number,
+            view: RwLock::new(Arc::new(view)),
+            peers: RwLock::new(None),
+            snapshot: Mutex::default(),
+            others: Mutex::default(),
+        });
+        let side = Side { clusters: Arc::clone(clusters), joined: Arc::clone(&joined) };
+        // A link that is up at once waits for this.
+        let mut peers = joined.peers.write().unwrap_or_else(PoisonError::into_inner);
+        let started = Peers::start(self.network.name(), &key, place, list, Arc::new(side));
+        *peers = Some(started.map_err(|error| format!("cannot listen at {place}: {error}"))?);
+        drop(peers);
+        clusters.put(self.number, Some(Arc::clone(&joined)));
+        self.joined = Some(joined);
+        Ok(())
+    }
+
+    fn look(&mut self, clusters: &Arc<Clusters>, is_due: bool) {
+        let Some(joined) = self.joined.clone() else { return };
+        let stamps = self.stamps();
+        let [members, hosts, place] = stamps;
+        let [old_members, old_hosts, old_place] = std::mem::replace(&mut self.stamps, stamps);
+        if place != old_place {
+            // Another address or port: anew.
+            clusters.put(self.number, None);
+            self.joined = None;
+            return;
+        }
+        if hosts != old_hosts
+            && let Ok(view) = cluster::view(&self.network)
+        {
+            let list: List = view.list.clone();
+            lock(&joined.others).retain(|key, _| list.position(key).is_some());
+            *joined.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+            if let Some(peers) = &*joined.peers() {
+                peers.set_list(list);
+            }
+        }
+        if members != old_members || self.starting || is_due {
+            self.checked = Some(Instant::now());
+            self.tell(clusters, &joined);
+        }
+        self.write(clusters, known(&joined));
+    }
+
+    /// Tells the other hosts who lives here, if that has changed.
+    fn tell(&mut self, clusters: &Clusters, joined: &Joined) {
+        let Ok(entries) = members::list(&self.network) else { return };
+        let (mut living, mut starting) = (Vec::new(), false);
+        for entry in entries {
+            if clusters.containers.has_started(&entry.id) {
+                let members::Entry { id, name, aliases, address, .. } = entry;
+                living.push(Remote { id, name, aliases, address });
+            } else {
+                starting |= clusters.containers.is_alive(&entry.id);
+            }
+        }
+        self.starting = starting;
+        let peers = joined.peers();
+        let mut snapshot = lock(&joined.snapshot);
+        if *snapshot == living {
+            return;
+        }
+        *snapshot = living;
+        let messages = message::members(&snapshot);
+        let view = joined.view();
+        for host in &view.list.hosts {
+            for message in &messages {
+                if let Some(peers) = &*peers {
+                    peers.send(&host.key, message);
+                }
+            }
+        }
+    }
+
+    /// Writes down what is known, if it has changed, and has the members here know the names.
+    fn write(&mut self, clusters: &Clusters, known: Known) {
+        let known = Known { agent: clusters.id, ..known };
+        let is_same = self.written.as_ref().is_some_and(|before| *before == known);
+        if is_same && known.error.is_none() {
+            return;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let stamped = Known { written: now.as_millis() as u64, ..known.clone() };
+        if cluster::set_known(&self.network, &stamped).is_err() {
+            return;
+        }
+        let names = |known: &Known| {
+            known.peers.iter().flat_map(|peer| peer.members.clone()).collect::<Vec<_>>()
+        };
+        if self.written.as_ref().map(names).unwrap_or_default() != names(&known) {
+            clusters.containers.tell(&self.network);
+        }
+        self.written = Some(known);
+    }
+}
+
+fn known(joined: &Joined) -> Known {
+    let states = joined.peers().as_ref().map(Peers::states).unwrap_or_default();
+    let mut others = lock(&joined.others);
+    others.retain(|_, its| its.down.is_none_or(|since| since.elapsed() < FORGET));
+    let view = joined.view();
+    let mut peers: Vec<Peer> = states
+        .into_iter()
+        .map(|state| Peer {
+            key: state.key,
+            up: state.up,
+            since: state.since,
+            why: state.why,
+            members: others.get(&state.key).map(|its| its.members.clone()).unwrap_or_default(),
+        })
+        .collect();
+    peers.sort_by_key(|peer| view.list.position(&peer.key));
+    Known { epoch: view.list.epoch, peers, ..Known::default() }
+}
