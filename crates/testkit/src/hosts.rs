@@ -13,6 +13,7 @@ use std::fs;
 use std::io::Read as _;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -40,12 +41,16 @@ struct First {
     namespace: u64,
 }
 
-/// `$1` is the host's name.
+/// `$1` is the host's name, `$2` the directory that stays below `/tmp`.
 const HOST: &str = r#"
 set -e
 PATH=$PATH:/usr/sbin:/sbin
 hostname "$1"
+mount --bind "$2" /mnt
 mount -t tmpfs -o mode=1777 tmpfs /tmp
+mkdir -p "$2"
+mount --bind /mnt "$2"
+umount /mnt
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t tmpfs -o mode=755 tmpfs /run
 ip link set lo up
@@ -63,11 +68,12 @@ exec sleep infinity
 ";
 
 impl First {
-    fn start(script: &str, name: &str) -> Result<Self, Skip> {
+    fn start(script: &str, name: &str, shared: &Path) -> Result<Self, Skip> {
         let failed = |error: std::io::Error| Skip(format!("cannot make a host: {error}"));
         let mut process = Command::new("unshare")
             .args(["--net", "--uts", "--ipc", "--pid", "--mount", "--fork"])
             .args(["--kill-child", "--mount-proc", "sh", "-c", script, "host", name])
+            .arg(shared)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -112,34 +118,39 @@ impl Drop for First {
 }
 
 impl Hosts {
-    /// Starts `count` hosts, called `host1` and so on, at most 200.
+    /// Starts `count` hosts, called `host1` and so on, at most 200. They share a directory.
     ///
     /// # Errors
     /// If that is not possible here.
-    pub fn start(count: usize) -> Result<Self, Skip> {
-        Self::make(count, None)
+    pub fn start(count: usize, shared: &Path) -> Result<Self, Skip> {
+        Self::make(count, shared, None)
     }
 
     /// The same with links that lose a part of the frames, and delay the others by a time.
     ///
     /// # Errors
     /// If that is not possible here.
-    pub fn start_bad(count: usize, loss: f64, delay: Duration) -> Result<Self, Skip> {
+    pub fn start_bad(
+        count: usize,
+        shared: &Path,
+        loss: f64,
+        delay: Duration,
+    ) -> Result<Self, Skip> {
         need_program("python3")?;
-        Self::make(count, Some((loss, delay)))
+        Self::make(count, shared, Some((loss, delay)))
     }
 
-    fn make(count: usize, faults: Option<(f64, Duration)>) -> Result<Self, Skip> {
+    fn make(count: usize, shared: &Path, faults: Option<(f64, Duration)>) -> Result<Self, Skip> {
         if !rustix::process::getuid().is_root() {
             return Err(Skip("hosts with networks of their own are made by root only".into()));
         }
         for program in ["unshare", "nsenter", "hostname", "ip"] {
             need_program(program)?;
         }
-        let wire = First::start(WIRE, "wire")?;
+        let wire = First::start(WIRE, "wire", shared)?;
         let mut hosts = Self { relays: Vec::new(), wire, firsts: Vec::new() };
         for number in 0..count {
-            hosts.firsts.push(First::start(HOST, &format!("host{}", number + 1))?);
+            hosts.firsts.push(First::start(HOST, &format!("host{}", number + 1), shared)?);
             let (wire, host) = (hosts.wire.process.id(), hosts.firsts[number].process.id());
             let address = format!("{}/24", hosts.address(number));
             let port = port(number);

@@ -451,5 +451,8 @@ pub(super) fn find<N: Backend>(
     from: Option<(Ipv4Addr, u16)>,
 ) -> Option<Port> {
     let mut all = network.table.ports().serving(slot, protocol, (address, port));
-    all.find(|one| alive(context, network, (slot, one), from))
+    all.find_map(|one| {
+        let real = alive(context, network, (slot, &one), from)?;
+        Some(Port { real, ..one })
+    })
 }

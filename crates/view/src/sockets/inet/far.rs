@@ -20,16 +20,18 @@ const FRESH: u64 = 1 << 28;
 /// Port of an answer that is kept: nobody is there.
 const NOBODY: u16 = 0;
 
-/// Where a port of a member is; with port 0 if the member has none there.
+/// Where a port of a member is; with port 0 if the member has none there. `from`: the real port
+/// from which a datagram is to be sent there.
 pub(super) fn reach<N: Backend>(
     context: &mut CallContext<'_, N>,
     network: &Network<'_>,
     number: u16,
     (protocol, address, port): (Protocol, Ipv4Addr, u16),
+    from: u16,
 ) -> Result<SocketAddrV4> {
     let words = [
         u64::from(number) << 48 | u64::from(port) << 32 | u64::from(address.to_bits()),
-        network.slot.number().into(),
+        u64::from(network.slot.number()) << 16 | u64::from(from),
     ];
     let key = key(words, protocol, 1);
     if protocol == Protocol::Udp
@@ -37,7 +39,7 @@ pub(super) fn reach<N: Backend>(
     {
         return Ok(place);
     }
-    let question = Question::Reach { network: number, protocol, address, port };
+    let question = Question::Reach { network: number, protocol, address, port, from };
     let place = match ask(context, network, &question) {
         Some(Answer::Found(place)) => place,
         Some(Answer::Refused(host)) => SocketAddrV4::new(host, NOBODY),

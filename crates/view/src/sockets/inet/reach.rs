@@ -200,7 +200,7 @@ impl Target<'_> {
         }
         let to = match found {
             Some(found) => (found.real, found.real_port),
-            None => self.elsewhere(context)?,
+            None => self.elsewhere(context, &source)?,
         };
         if source.port == 0 {
             let real = self.network.real(source.at());
@@ -225,13 +225,17 @@ impl Target<'_> {
     }
 
     /// Where a member of another host is, or nobody.
-    fn elsewhere<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Result<(Ipv4Addr, u16)> {
+    fn elsewhere<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        source: &Source,
+    ) -> Result<(Ipv4Addr, u16)> {
         let nobody = if self.port == 0 { 0 } else { NOBODY };
         match self.there {
             There::Here(slot) => Ok((self.network.table.real(slot, Use::Network), nobody)),
             There::Far(number) => {
                 let what = (self.protocol, self.address, self.port);
-                let place = far::reach(context, &self.network, number, what)?;
+                let place = far::reach(context, &self.network, number, what, source.port)?;
                 match (place.port(), self.protocol) {
                     (0, Protocol::Tcp) => Err(Errno::ECONNREFUSED),
                     (0, Protocol::Udp) => Ok((*place.ip(), nobody)),

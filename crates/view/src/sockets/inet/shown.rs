@@ -288,7 +288,8 @@ impl Seen<'_> {
             return Some((way.destination, entry.map_or(end.port, |entry| entry.port), None));
         }
         let sender = network.table.sender(protocol, end.port, own.v4())?;
-        let there = diag::exact(context.backend, protocol, end.v4(), Some(own.v4()));
+        let (there, here) = ((end.address, end.port), (own.address, own.port));
+        let there = diag::exact(context.backend, protocol, there, Some(here));
         if !sender.is(protocol, there) {
             return None;
         }
