@@ -8,7 +8,7 @@ use net::agent::{self, Containers};
 use store::Store;
 use sys::fork::{ForkResult, fork};
 
-use super::{networks, record};
+use super::{network_guard, networks, record};
 use crate::error::Result;
 
 pub use net::agent::WORD;
@@ -16,7 +16,8 @@ pub use net::agent::WORD;
 /// What `ps` shows.
 const NAME: &str = "coracle-names";
 
-/// Is the agent: the process that [`agent::ensure`] has executed. Its exit status.
+/// Is the agent, and what guards it: the process that [`agent::ensure`] has executed. Its exit
+/// status.
 pub fn be_agent(store: Option<&Path>) -> u8 {
     let Some(path) = store else { return 1 };
     match fork() {
@@ -25,9 +26,11 @@ pub fn be_agent(store: Option<&Path>) -> u8 {
         Err(_) => return 1,
     }
     let _ = rustix::process::setsid();
-    sys::event::set_title(NAME, &format!("{NAME} {}", path.display()));
     sys::event::close_foreign();
-    u8::from(serve(path).is_err())
+    network_guard::guard(path, || {
+        sys::event::set_title(NAME, &format!("{NAME} {}", path.display()));
+        u8::from(serve(path).is_err())
+    })
 }
 
 fn serve(path: &Path) -> Result<()> {

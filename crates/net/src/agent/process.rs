@@ -120,7 +120,10 @@ impl Known {
     fn bind(&self) -> std::io::Result<Server> {
         let table = self.table().ok_or(std::io::ErrorKind::InvalidData)?;
         let real = table.real(AGENT, Use::Loopback);
-        let server = Server::bind(real)?;
+        // Clients keep sockets that are connected to the agent before.
+        let mut before = table.ports().find(AGENT, Protocol::Udp, DOMAIN);
+        let again = before.find_map(|port| Server::at((real, port.real_port).into()).ok());
+        let server = again.map_or_else(|| Server::bind(real), Ok)?;
         let real_port = server.udp().local_addr()?.port();
         let (tcp, udp) =
             (sockopt::socket_cookie(server.tcp())?, sockopt::socket_cookie(server.udp())?);

@@ -182,7 +182,9 @@ impl Wanted<'_> {
         if use_ == Use::Network
             && let Some((published, port)) =
                 self.network.publishing(self.protocol == Protocol::Udp, self.port)
+            && (published.address.is_unspecified() || self.family != Family::V6)
         {
+            // One that serves IPv6 only has no part in a port of one IPv4 address.
             return self.publish(context, socket, (place, published.address, port));
         }
         let known = self.known(context, socket, place)?;
@@ -195,7 +197,7 @@ impl Wanted<'_> {
             Known::At(own) => bind(own.real_port),
             Known::Elsewhere => bind(0),
             Known::Nothing => match bind(self.port) {
-                Err(Errno::EACCES) => bind(PRIVILEGED + self.port),
+                Err(Errno::EACCES) => bind(PRIVILEGED.checked_add(self.port).unwrap_or(0)),
                 tried => tried,
             },
         };
@@ -212,6 +214,12 @@ impl Wanted<'_> {
         self.note(context, socket, (place, port))
     }
 
+    /// The real ports that are tried first. The second one is there where the host has not raised
+    /// the limit of privileged ports.
+    fn natural(&self) -> [Option<u16>; 2] {
+        [Some(self.port), PRIVILEGED.checked_add(self.port)]
+    }
+
     /// What is known of the port. Fails if a socket of the container has it.
     fn known<N: Backend>(
         &self,
@@ -225,7 +233,8 @@ impl Wanted<'_> {
         let (mut own, mut taken) = (None, false);
         for other in self.network.table.ports().find(self.network.slot, self.protocol, self.port) {
             if !self.meets(&other) {
-                let is_there = other.real == place && other.real_port == self.port;
+                let is_there =
+                    other.real == place && self.natural().contains(&Some(other.real_port));
                 taken |= is_there && self.lives(context, socket, &other)?;
             } else if other.real == place
                 && own.is_none_or(|own: Port| own.real_port == other.real_port)
@@ -291,8 +300,7 @@ impl Wanted<'_> {
         place: Ipv4Addr,
         known: Known,
     ) -> bool {
-        let privileged = PRIVILEGED.checked_add(self.port);
-        let natural = [Some(self.port), privileged];
+        let natural = self.natural();
         let tried = match known {
             Known::Elsewhere => return false,
             Known::At(own) if natural.contains(&Some(own.real_port)) => [Some(own.real_port), None],
