@@ -30,6 +30,7 @@ pub mod made;
 pub mod make;
 mod naming;
 pub mod network_agent;
+mod network_guard;
 pub mod networks;
 pub mod port_filter;
 pub mod prepare;

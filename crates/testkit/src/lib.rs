@@ -30,6 +30,7 @@ pub mod fence;
 pub mod fingerprint;
 pub mod guest;
 pub mod harness;
+pub mod hosts;
 pub mod image;
 pub mod intruder;
 pub mod layer;

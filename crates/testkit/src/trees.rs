@@ -40,6 +40,27 @@ const INTEGRATION: &[&str] =
 /// The same for the large programs of the suite `contract`.
 const SERVICES: &[&str] = &["postgresql", "redis-server", "rsync", "git"];
 
+/// The same for the suite `servers`.
+const SERVERS: &[&str] = &[
+    "nginx-light",
+    "haproxy",
+    "postgresql",
+    "redis-server",
+    "openssh-server",
+    "openssh-client",
+    "iperf3",
+    "bind9-dnsutils",
+    "curl",
+    "python3",
+    "gcc",
+    "libc6-dev",
+    "musl-tools",
+    "openmpi-bin",
+    "libopenmpi-dev",
+    "mpich",
+    "libmpich-dev",
+];
+
 /// Apptainer and the libraries that it needs, for a tree that is the host of that case.
 const APPTAINER: &[&str] =
     &["apptainer", "libseccomp2", "libsqlite3-0", "libsubid6", "squashfs-tools", "uidmap"];
@@ -57,6 +78,11 @@ pub fn integration() -> Result<PathBuf, Skip> {
 /// The tree of the large programs of the suite `contract`.
 pub fn services() -> Result<PathBuf, Skip> {
     debian::tar_with("services", SERVICES)
+}
+
+/// The tree of the suite `servers`.
+pub fn servers() -> Result<PathBuf, Skip> {
+    debian::tar_with("servers", SERVERS)
 }
 
 /// Debian's newest release with Python.
@@ -81,7 +107,7 @@ pub fn lua() -> Result<PathBuf, Skip> {
 
 /// Makes what is missing of all of these; gives why the others could not be made.
 pub fn make_all() -> Vec<Skip> {
-    let trees = [debian::tar, programs, integration, services, newest, zlib, lua];
+    let trees = [debian::tar, programs, integration, services, servers, newest, zlib, lua];
     let mut skips: Vec<Skip> = trees.iter().filter_map(|make| make().err()).collect();
     skips.extend(apptainer().err());
     skips

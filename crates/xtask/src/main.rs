@@ -5,6 +5,7 @@
 mod bench;
 mod calls;
 mod ci;
+mod cluster;
 mod crash;
 mod demo;
 mod dist;
@@ -40,6 +41,8 @@ usage: cargo xtask TASK
   crash losses|rounds [N] [CASE]...
                      loss of power at N moments of a recorded disk, or N rounds of runs in one
                      container
+  cluster faults [MINUTES]
+                     a network of several hosts with bad links under load, for an hour
   kernels [--debug] [--kvm] [NAME]... [-- CASE...]
                      the differential suite on other kernels, in virtual machines; hours
   release            build the release binary and check its shape
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         "test" => suite::run(rest).and_then(|counts| counts.verdict()),
         "fuzz" => fuzz::run(rest),
         "crash" => crash::run(rest),
+        "cluster" => cluster::run(rest),
         "kernels" => kernels::run(rest),
         "release" => release::build_and_check(),
         "order" => order::run(),

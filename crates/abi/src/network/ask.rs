@@ -43,6 +43,9 @@ pub enum Question {
         address: Ipv4Addr,
         /// The virtual port.
         port: u16,
+        /// The real port from which a datagram is to be sent there: a connected socket takes it
+        /// from one place only. 0 if the socket has none yet.
+        from: u16,
     },
     /// Whose is the socket at this real place of another host, which is connected to, or has sent
     /// to, a socket of a container of this host?
@@ -107,10 +110,11 @@ impl Question {
         bytes[..8].copy_from_slice(&asking.to_le_bytes());
         bytes[8..16].copy_from_slice(&nonce.to_le_bytes());
         match *self {
-            Self::Reach { network, protocol, address, port } => {
+            Self::Reach { network, protocol, address, port, from } => {
                 bytes[16..18].copy_from_slice(&[REACH, number(protocol)]);
                 bytes[18..20].copy_from_slice(&network.to_le_bytes());
                 put_place(&mut bytes[20..26], SocketAddrV4::new(address, port));
+                bytes[26..28].copy_from_slice(&from.to_le_bytes());
             }
             Self::Who { slot, protocol, peer, own } => {
                 bytes[16..18].copy_from_slice(&[WHO, number(protocol)]);
@@ -135,7 +139,8 @@ impl Question {
         let question = match bytes[16] {
             REACH => {
                 let (address, port) = (*there.ip(), there.port());
-                Self::Reach { network: first, protocol, address, port }
+                let from = u16::from_le_bytes([bytes[26], bytes[27]]);
+                Self::Reach { network: first, protocol, address, port, from }
             }
             WHO => {
                 let own = place(&bytes[26..])?;
@@ -150,12 +155,12 @@ impl Question {
 impl Answer {
     /// Writes it.
     pub fn write(&self, telling: u64, nonce: u64) -> [u8; ANSWER] {
-        let none = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let nowhere = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         let (what, there) = match *self {
             Self::Found(place) => (1, place),
             Self::Refused(host) => (2, SocketAddrV4::new(host, 0)),
-            Self::Absent => (3, none),
-            Self::Unreachable => (4, none),
+            Self::Absent => (3, nowhere),
+            Self::Unreachable => (4, nowhere),
         };
         let mut bytes = [0; ANSWER];
         bytes[..8].copy_from_slice(&telling.to_le_bytes());
@@ -198,6 +203,7 @@ mod tests {
                 protocol: Protocol::Udp,
                 address: *there.ip(),
                 port: 65535,
+                from: 40_000,
             },
             Question::Who { slot, protocol: Protocol::Tcp, peer: here, own: there },
         ] {

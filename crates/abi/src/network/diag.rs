@@ -19,6 +19,9 @@ const ASKED: usize = 56;
 const NO_COOKIE: [u8; 8] = [0xff; 8];
 /// `TCP_ESTABLISHED`, which a connected socket of UDP is, too.
 const ESTABLISHED: u8 = 1;
+/// `TCP_FIN_WAIT2`, `TCP_TIME_WAIT`.
+const FIN_WAIT2: u8 = 5;
+const TIME_WAIT: u8 = 6;
 /// `LOOPBACK_IFINDEX`.
 const LOOPBACK: u32 = 1;
 /// Offsets in `struct inet_diag_sockid`, which lies 8 bytes into the request and 4 into the answer.
@@ -50,6 +53,9 @@ pub struct Found {
     pub uid: u32,
     /// It takes what comes from anywhere, not from one place only.
     pub open: bool,
+    /// Its program has closed it, and the kernel keeps only what a connection needs at its end: the
+    /// cookie is not the socket's any more.
+    pub ended: bool,
 }
 
 /// Asks for the socket that gets what is sent to a place: of TCP one that listens, or with `from`
@@ -101,5 +107,6 @@ pub fn answer(answer: &[u8]) -> Option<Found> {
         cookie: u64::from(word(cookie)?) | u64::from(word(cookie + 4)?) << 32,
         uid: word(TOLD_UID)?,
         open: answer[HEADER + 1] != ESTABLISHED,
+        ended: matches!(answer[HEADER + 1], FIN_WAIT2 | TIME_WAIT),
     })
 }

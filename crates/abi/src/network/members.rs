@@ -208,7 +208,7 @@ impl<'a> Members<'a> {
 
     /// Stores it, before the container's first program begins.
     pub fn set_node(&self, slot: Slot, node: Option<Ipv4Addr>) {
-        let node = node.map_or(0, |node| node.to_bits());
+        let node = node.map_or(0, Ipv4Addr::to_bits);
         self.row(slot)[NODE].store(node.into(), Ordering::Release);
     }
 

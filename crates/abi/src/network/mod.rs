@@ -109,6 +109,17 @@ pub struct Sender {
     pub port: u16,
     /// The kernel's number of the socket.
     pub cookie: u64,
+    /// It was noted when the socket connected to this very place.
+    pub exact: bool,
+}
+
+impl Sender {
+    /// Whether it is the socket that the kernel finds. One that its program has closed already,
+    /// before the other side has asked, is believed to have been it, if it had gone exactly there.
+    pub fn is(&self, protocol: Protocol, found: Option<diag::Found>) -> bool {
+        let has_ended = || protocol == Protocol::Tcp && found.is_none_or(|found| found.ended);
+        found.is_some_and(|found| found.cookie == self.cookie) || self.exact && has_ended()
+    }
 }
 
 /// Short form of a key.
@@ -301,11 +312,11 @@ impl<'a> Table<'a> {
             let virtual_port = entry.map_or(port, |entry| entry.port);
             if let Some(way) = ports.way(slot, protocol, place, (*to.ip(), to.port())) {
                 let (address, cookie) = (way.source, way.cookie);
-                return Some(Sender { slot, address, port: virtual_port, cookie });
+                return Some(Sender { slot, address, port: virtual_port, cookie, exact: true });
             }
             if let Some(entry) = entry {
                 let Port { address, port, cookie, .. } = entry;
-                return Some(Sender { slot, address, port, cookie });
+                return Some(Sender { slot, address, port, cookie, exact: false });
             }
         }
         None

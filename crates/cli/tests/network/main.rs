@@ -5,10 +5,11 @@
 //! and a loopback of their own, while their sockets stand on 127.x.y.z of the host. The kernel with
 //! two namespaces and a veth pair between them is the oracle ([`oracle`]). [`known`] lists the
 //! lines that differ, each with its reason. What the oracle cannot have, such as foreign processes
-//! on the same host, is in [`strangers`].
+//! on the same host, is in [`strangers`]; networks of several hosts are in [`hosts`].
 
 mod compare;
 mod containers;
+mod hosts;
 mod known;
 mod oracle;
 mod programs;
@@ -26,6 +27,7 @@ use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip};
 
 use containers::World;
+use hosts::Far;
 use oracle::Oracle;
 use programs::{PROGRAMS, Program};
 
@@ -42,6 +44,9 @@ struct Stage {
     worlds: Vec<World>,
     missing: Vec<(String, String)>,
     scratch: Scratch,
+    person: Person,
+    bin: PathBuf,
+    far: OnceLock<Result<Far, Skip>>,
 }
 
 impl Stage {
@@ -72,7 +77,11 @@ impl Stage {
             let person = Person { program, ..person.clone() };
             worlds.push(World::new(&scratch, &person, mode, &bin)?);
         }
-        Ok(Self { oracle, worlds, missing, scratch })
+        Ok(Self { oracle, worlds, missing, scratch, person, bin, far: OnceLock::new() })
+    }
+
+    fn far(&self) -> Result<&Far, Skip> {
+        hosts::far(&self.far, &self.scratch, &self.person, &self.bin)
     }
 
     fn oracle(&self) -> Result<&Oracle, Skip> {
@@ -139,6 +148,35 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     }
 }
 
+/// Networks of several hosts. The last case looks at what is left, so all of them run in one case.
+fn add_hosts<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
+    let modes = || ALL.into_iter().filter(|mode| stage.worlds.iter().any(|one| one.mode == *mode));
+    let pair = || PROGRAMS.iter().find(|program| program.name == "pair").expect("a pair");
+    for mode in modes() {
+        suite.case(format!("{mode}::far_pair"), move || {
+            stage.far()?.compare(mode, pair(), stage.oracle()?);
+            Ok(())
+        });
+        for (name, case) in hosts::CASES {
+            suite.case(format!("{mode}::{name}"), move || {
+                case(stage.far()?, mode);
+                Ok(())
+            });
+        }
+    }
+    suite.case("I1::far_sentinel".to_owned(), move || {
+        stage.far()?.sentinel("I1", pair(), stage.oracle()?);
+        Ok(())
+    });
+    suite.case("far::faults".to_owned(), move || {
+        hosts::faults(&stage.scratch, &stage.person, &stage.bin)
+    });
+    suite.case("far::ends_well".to_owned(), move || {
+        stage.far()?.ends_well();
+        Ok(())
+    });
+}
+
 fn main() -> ExitCode {
     let listing = std::env::args().any(|word| word == "--list");
     let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
@@ -146,7 +184,10 @@ fn main() -> ExitCode {
     suite.threads(3);
     match &stage {
         Err(reason) => suite.skipped("network", reason),
-        Ok(stage) => add(&mut suite, stage),
+        Ok(stage) => {
+            add(&mut suite, stage);
+            add_hosts(&mut suite, stage);
+        }
     }
     suite.run()
 }

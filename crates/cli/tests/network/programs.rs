@@ -59,6 +59,9 @@ pub(crate) const PYTHON: Program = Program { name: "python", is_pair: true, leas
 /// What only [`crate::strangers`] runs.
 const TOOL: Program = Program { name: "tool", ..ANY };
 
+/// What only [`crate::hosts`] runs.
+const HAMMER: Program = Program { name: "hammer", ..ANY };
+
 /// The directory of the sources.
 pub(crate) fn guests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/network/guests")
@@ -68,7 +71,7 @@ pub(crate) fn guests() -> PathBuf {
 pub(crate) fn compile(scratch: &Path) -> Result<PathBuf, String> {
     let bin = scratch.join("bin");
     std::fs::create_dir_all(&bin).map_err(|error| error.to_string())?;
-    for program in PROGRAMS.iter().chain([&TOOL]) {
+    for program in PROGRAMS.iter().chain([&TOOL, &HAMMER]) {
         let source = if program.source.is_empty() { program.name } else { program.source };
         let gcc = |flags: &[&str]| {
             let mut command = Command::new("gcc");
@@ -103,7 +106,7 @@ pub(crate) fn image(bin: &Path) -> Result<Built, String> {
     ] {
         layer.push(&Entry::new(b'5', dir).mode(mode));
     }
-    for program in PROGRAMS.iter().chain([&TOOL]) {
+    for program in PROGRAMS.iter().chain([&TOOL, &HAMMER]) {
         let bytes = std::fs::read(bin.join(program.name)).map_err(|error| error.to_string())?;
         layer = layer.file(&format!("bin/{}", program.name), 0o755, bytes);
     }

@@ -26,6 +26,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("published", published),
     ("loopback_of_the_host", loopback_of_the_host),
     ("other_network", other_network),
+    ("abstract_names", abstract_names),
 ];
 
 const SOON: Duration = Duration::from_secs(10);
@@ -259,4 +260,19 @@ fn other_network(world: &World) {
     lab.person.run(&["network", "rm", "apart"]).ok();
     assert!(text.starts_with('E'), "another network's member hears {text}");
     assert!(!lab.log("server").contains("called"), "{}", lab.log("server"));
+}
+
+/// Abstract names of Unix sockets are a container's own.
+fn abstract_names(world: &World) {
+    let lab = world.lab();
+    for name in ["service", "whole@"] {
+        let own = name.trim_end_matches('@');
+        let shown = own;
+        let want = format!("bind ok\nbind again EADDRINUSE\nconnect ok\npeer 1 {shown}\nready\n");
+        let containers = ["first", "second"].map(|container| format!("{container}-{own}"));
+        for container in &containers {
+            lab.start(container, &[], &["/bin/tool", "abstract", name, "0"]);
+            assert_eq!(lab.log(container), want, "{container}");
+        }
+    }
 }

@@ -8,7 +8,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use abi::network::ask::Answer;
-use abi::network::{Place, Port, Protocol, Slot, Table, Use};
+use abi::network::{Place, Port, Protocol, Sender, Slot, Table, Use};
 
 use super::served::{Joined, Served};
 use crate::peers::{Asked, PublicKey};
@@ -18,12 +18,16 @@ use crate::{members, table};
 pub(super) fn answer(served: &Served, joined: &Joined, key: &PublicKey, asked: Asked) -> Answer {
     let Some(table) = served.table() else { return Answer::Absent };
     match asked {
-        Asked::Reach { protocol, address, port } => {
+        Asked::Reach { protocol, address, port, from } => {
             let Some(slot) = member(served, joined, &table, address) else {
                 return Answer::Absent;
             };
-            let node = joined.view().own.place.address;
-            let place = reach(&table, (slot, protocol), (address, port), node);
+            let view = joined.view();
+            let node = view.own.place.address;
+            let sends = from != 0 && protocol == Protocol::Udp;
+            let host = view.list.find(key).filter(|_| sends);
+            let from = host.map(|host| SocketAddrV4::new(host.address, from));
+            let place = reach(&table, (slot, protocol), (address, port), (node, from));
             place.map_or(Answer::Refused(node), Answer::Found)
         }
         Asked::Who { protocol, port, to } => {
@@ -49,23 +53,22 @@ fn member(served: &Served, joined: &Joined, table: &Table<'_>, address: Ipv4Addr
     served.alive.is_alive(&entry.id).then_some(slot)
 }
 
-/// The real place of a port, if its socket lives.
+/// The real place of a port, if its socket lives. `from`: that of who sends datagrams.
 fn reach(
     table: &Table<'_>,
     (slot, protocol): (Slot, Protocol),
     at: (Ipv4Addr, u16),
-    node: Ipv4Addr,
+    (node, from): (Ipv4Addr, Option<SocketAddrV4>),
 ) -> Option<SocketAddrV4> {
     let uid = rustix::process::getuid().as_raw();
     let mut serving = table.ports().serving(slot, protocol, at);
     serving.find_map(|port| {
-        let place = SocketAddrV4::new(port.real, port.real_port);
-        let found = sys::diag::find(protocol, place, None).ok()??;
+        // At another address of this host others do not reach it.
+        let place = SocketAddrV4::new(node, port.real_port);
+        let found = sys::diag::find(protocol, place, from).ok()??;
         // Of sockets that share a port the kernel shows any; another user's cannot be among them.
         let is_it = if port.group { found.uid == uid } else { found.cookie == port.cookie };
-        // At another address of this host others do not reach it.
-        let is_reached = found.address.is_unspecified() || found.address == node;
-        (is_it && is_reached).then(|| SocketAddrV4::new(node, port.real_port))
+        is_it.then_some(place)
     })
 }
 
@@ -82,30 +85,30 @@ fn who(
     if !sender.address.is_unspecified() && sender.address != own {
         return None;
     }
-    is_its(table, (sender.slot, sender.cookie), protocol, (from, to))
-        .then(|| SocketAddrV4::new(own, sender.port))
+    is_its(table, &sender, protocol, (from, to)).then(|| SocketAddrV4::new(own, sender.port))
 }
 
 /// Whether the socket that was noted is the one of the connection, or the one that this comes from:
 /// a socket for datagrams, or one that listens and has accepted it.
 fn is_its(
     table: &Table<'_>,
-    (slot, cookie): (Slot, u64),
+    sender: &Sender,
     protocol: Protocol,
     (from, to): (SocketAddrV4, SocketAddrV4),
 ) -> bool {
     let uid = rustix::process::getuid().as_raw();
     let find = |other| sys::diag::find(protocol, from, other).ok().flatten();
-    let Some(found) = find(Some(to)) else { return false };
-    if found.cookie == cookie {
+    let found = find(Some(to));
+    if sender.is(protocol, found) {
         return true;
     }
+    let Some(found) = found else { return false };
     let shares = |at, real| {
         let place = Place { at, port: from.port() };
-        let noted = table.ports().at(slot, protocol, (place, real), None);
+        let noted = table.ports().at(sender.slot, protocol, (place, real), None);
         noted.as_ref().is_some_and(|port: &Port| port.group)
     };
     let group = shares(Some(Use::Network), *from.ip()) || shares(None, Ipv4Addr::LOCALHOST);
-    let bound = find(None).is_some_and(|bound| bound.cookie == cookie || group);
+    let bound = find(None).is_some_and(|bound| bound.cookie == sender.cookie || group);
     found.uid == uid && bound
 }

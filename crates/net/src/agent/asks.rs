@@ -93,8 +93,8 @@ impl Asks {
             };
             let client = Client { place, nonce, left: Mutex::new((0, false)) };
             match question {
-                Question::Reach { network, protocol, address, port } => {
-                    let asked = Asked::Reach { protocol, address, port };
+                Question::Reach { network, protocol, address, port, from } => {
+                    let asked = Asked::Reach { protocol, address, port, from };
                     self.reach(served, client, network, (address, asked));
                 }
                 Question::Who { slot, protocol, peer, own } => {

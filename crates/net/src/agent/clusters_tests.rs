@@ -131,7 +131,7 @@ impl Machine {
 
     fn reach(&self, address: Ipv4Addr, port: u16) -> Answer {
         let protocol = Protocol::Tcp;
-        self.ask(Question::Reach { network: self.number(), protocol, address, port })
+        self.ask(Question::Reach { network: self.number(), protocol, address, port, from: 0 })
     }
 
     fn who(&self, inside: &Inside, peer: SocketAddrV4, own: SocketAddrV4) -> Answer {
@@ -230,6 +230,7 @@ fn ports_of_other_hosts_are_found() {
         protocol: Protocol::Tcp,
         address: there.address,
         port: 5432,
+        from: 0,
     };
     assert_eq!(one.ask(elsewhere), Answer::Absent);
     // A stranger has taken the port.

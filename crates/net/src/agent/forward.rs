@@ -52,7 +52,8 @@ fn ask(message: &[u8], server: SocketAddr) -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::TimedOut.into())
 }
 
-/// The same by a connection.
+/// The same by a connection. Some servers take none, though RFC 7766 asks them to: those are asked
+/// by a datagram, whose answer will do if it is whole.
 pub(super) fn tcp(message: &[u8], servers: &[SocketAddr]) -> Option<Vec<u8>> {
     for server in servers {
         let answer = TcpStream::connect_timeout(server, WAIT).and_then(|mut stream| {
@@ -65,7 +66,12 @@ pub(super) fn tcp(message: &[u8], servers: &[SocketAddr]) -> Option<Vec<u8>> {
             return Some(answer);
         }
     }
-    dns::failure(message)
+    udp(message, servers).filter(|answer| !is_cut(answer)).or_else(|| dns::failure(message))
+}
+
+/// Whether an answer says that it was too long for a datagram (RFC 1035, 4.1.1).
+fn is_cut(answer: &[u8]) -> bool {
+    answer.get(2).is_some_and(|flags| flags & 2 != 0)
 }
 
 /// Reads a message with its length before it.

@@ -88,7 +88,10 @@ impl Known {
     fn bind(&self) -> std::io::Result<Server> {
         let table = self.table().ok_or(std::io::ErrorKind::InvalidData)?;
         let real = table.real(AGENT, Use::Loopback);
-        let server = Server::bind(real)?;
+        // Clients keep sockets that are connected to the agent before.
+        let mut before = table.ports().find(AGENT, Protocol::Udp, DOMAIN);
+        let again = before.find_map(|port| Server::at((real, port.real_port).into()).ok());
+        let server = again.map_or_else(|| Server::bind(real), Ok)?;
         let real_port = server.udp().local_addr()?.port();
         let (tcp, udp) =
             (sockopt::socket_cookie(server.tcp())?, sockopt::socket_cookie(server.udp())?);
@@ -114,14 +117,22 @@ impl Known {
         Ok(server)
     }
 
-    /// The container that has a real address; for a socket of datagrams that is bound to all of the
-    /// host's, the one that has noted its port.
+    /// The container that has a real address. For a socket of datagrams that is bound to all of the
+    /// host's, and at the host's own address in a network of scope `cluster`, the one that has noted
+    /// its port.
     fn container(&self, client: SocketAddr, transport: Transport) -> Option<(Slot, u64)> {
         let (table, IpAddr::V4(address)) = (self.table()?, client.ip()) else { return None };
         let slot = if address == Ipv4Addr::LOCALHOST && transport == Transport::Udp {
             table.ports().owner_of_wild(Protocol::Udp, client.port())?
         } else {
-            table.owner(address)?.0
+            let at_node = || {
+                let protocol = match transport {
+                    Transport::Udp => Protocol::Udp,
+                    Transport::Tcp => Protocol::Tcp,
+                };
+                table.owner_at_node(protocol, client.port()).filter(|_| table.is_node(address))
+            };
+            table.owner(address).map(|owner| owner.0).or_else(at_node)?
         };
         Some((slot, table.members().container(slot)?))
     }

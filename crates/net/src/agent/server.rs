@@ -53,18 +53,20 @@ impl Server {
     /// # Errors
     /// Those of `bind`.
     pub fn bind(address: Ipv4Addr) -> io::Result<Self> {
-        let mut tries = 0;
-        loop {
-            let udp = UdpSocket::bind((address, 0))?;
-            match TcpListener::bind(udp.local_addr()?) {
-                Ok(tcp) => {
-                    let (busy, turn) = Default::default();
-                    return Ok(Self { udp, tcp, busy, turn });
-                }
-                Err(_) if tries < TRIES => tries += 1,
-                Err(error) => return Err(error),
-            }
-        }
+        let place = SocketAddr::from((address, 0));
+        let mut tries = (1..TRIES).map(|_| Self::at(place));
+        tries.find(Result::is_ok).unwrap_or_else(|| Self::at(place))
+    }
+
+    /// Binds a port for both protocols.
+    ///
+    /// # Errors
+    /// Those of `bind`.
+    pub fn at(place: SocketAddr) -> io::Result<Self> {
+        let udp = UdpSocket::bind(place)?;
+        let tcp = TcpListener::bind(udp.local_addr()?)?;
+        let (busy, turn) = Default::default();
+        Ok(Self { udp, tcp, busy, turn })
     }
 
     /// The socket for datagrams.

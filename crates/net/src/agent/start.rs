@@ -24,10 +24,20 @@ pub const WORD: &str = "_network-agent";
 /// # Errors
 /// [`Error::Agent`] where it cannot be started, or does not begin.
 pub fn ensure(store: &Store) -> Result<()> {
-    if is_running(store)? {
-        return Ok(());
+    for _ in 0..TRIES {
+        if is_running(store)? || begin(store)? {
+            return Ok(());
+        }
     }
-    let failed = |source| Error::Agent { source };
+    Err(failed(std::io::Error::other("it did not begin")))
+}
+
+/// How often an agent is started. One ends at once where another one has begun in the same moment,
+/// or somebody else looks whether there is one ([`is_running`]).
+const TRIES: u32 = 5;
+
+/// Starts one; false if it has ended before it has answered a question.
+fn begin(store: &Store) -> Result<bool> {
     let (mut ours, theirs) = std::io::pipe().map_err(failed)?;
     // The first process ends as soon as it has forked, and the second has left the caller's session
     // by then.
@@ -37,8 +47,11 @@ pub fn ensure(store: &Store) -> Result<()> {
     let status = command.status().map_err(failed)?;
     drop(command);
     let mut word = [0; 1];
-    let answers = status.success() && ours.read(&mut word).map_err(failed)? == 1;
-    if answers { Ok(()) } else { Err(failed(std::io::Error::other("it did not begin"))) }
+    Ok(status.success() && ours.read(&mut word).map_err(failed)? == 1)
+}
+
+fn failed(source: std::io::Error) -> Error {
+    Error::Agent { source }
 }
 
 /// Between two looks whether a network is served.

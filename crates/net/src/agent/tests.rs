@@ -142,6 +142,31 @@ fn a_name_that_no_server_knows_is_a_failure() {
     }
 }
 
+/// A server above that answers datagrams alone. An answer that was cut is none for a connection.
+#[test]
+fn a_server_without_connections_is_asked_by_datagram() {
+    let above = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let server = Running::new(Some(zone("db", 2)), &[above.local_addr().unwrap()]);
+    let answering = std::thread::spawn(move || {
+        for flag in [0, 2] {
+            let mut message = [0; 512];
+            let (length, client) = above.recv_from(&mut message).unwrap();
+            let zone = zone("far", 7);
+            let crate::dns::Answer::Message(mut reply) =
+                zone.answer(&message[..length], Transport::Udp, 0)
+            else {
+                panic!("no answer")
+            };
+            reply[2] |= flag;
+            above.send_to(&reply, client).unwrap();
+        }
+    });
+    let answers = server.by_tcp(&[&question("far"), &question("far")]);
+    assert_eq!(told(&answers[0]), Some(7));
+    assert_eq!(Packet::parse(&answers[1]).unwrap().rcode(), RCODE::ServerFailure);
+    answering.join().unwrap();
+}
+
 #[test]
 fn strangers_and_what_is_no_question_get_no_answer() {
     let stranger = Running::new(None, &[]);

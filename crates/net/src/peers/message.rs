@@ -60,6 +60,8 @@ pub enum Asked {
         address: Ipv4Addr,
         /// The virtual port.
         port: u16,
+        /// The real port from which a datagram is to come; 0 for none.
+        from: u16,
     },
     /// Whose is the socket at this port of yours that is connected to, or has sent to, a place of
     /// mine?
@@ -285,9 +287,10 @@ const fn number(protocol: Protocol) -> u8 {
 
 fn put_asked(out: &mut Vec<u8>, asked: &Asked) {
     match *asked {
-        Asked::Reach { protocol, address, port } => {
+        Asked::Reach { protocol, address, port, from } => {
             out.extend([1, number(protocol)]);
             put_place(out, SocketAddrV4::new(address, port));
+            out.extend(from.to_le_bytes());
         }
         Asked::Who { protocol, port, to } => {
             out.extend([2, number(protocol)]);
@@ -404,7 +407,8 @@ impl Reader<'_> {
         match what {
             1 => {
                 let place = self.place()?;
-                Ok(Asked::Reach { protocol, address: *place.ip(), port: place.port() })
+                let (address, port) = (*place.ip(), place.port());
+                Ok(Asked::Reach { protocol, address, port, from: self.short()? })
             }
             2 => Ok(Asked::Who { protocol, port: self.short()?, to: self.place()? }),
             _ => Err(Bad::Form),

@@ -39,10 +39,11 @@ fn answer() -> impl Strategy<Value = Answer> {
 
 fn asked() -> impl Strategy<Value = Asked> {
     prop_oneof![
-        (protocol(), place()).prop_map(|(protocol, place)| Asked::Reach {
+        (protocol(), place(), any::<u16>()).prop_map(|(protocol, place, from)| Asked::Reach {
             protocol,
             address: *place.ip(),
-            port: place.port()
+            port: place.port(),
+            from,
         }),
         (protocol(), any::<u16>(), place()).prop_map(|(protocol, port, to)| Asked::Who {
             protocol,

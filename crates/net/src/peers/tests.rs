@@ -145,6 +145,7 @@ fn hosts_of_a_list_are_linked_once_and_talk() {
             protocol: abi::network::Protocol::Tcp,
             address: Ipv4Addr::new(100, 80, 0, 17),
             port: 80,
+            from: 0,
         },
     };
     assert!(one.peers().send(&other.key.public(), &told));
@@ -172,7 +173,12 @@ fn frames_are_dropped_and_messages_are_not() {
         &other.key.public(),
         &Message::Ask {
             id: 9,
-            asked: Asked::Reach { protocol: abi::network::Protocol::Udp, address: to, port: 1 },
+            asked: Asked::Reach {
+                protocol: abi::network::Protocol::Udp,
+                address: to,
+                port: 1,
+                from: 0
+            },
         }
     ));
     wait("the message", || other.seen.count("Ask { id: 9") == 1);

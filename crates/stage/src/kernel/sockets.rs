@@ -3,7 +3,8 @@
 use super::linux::{fd, reads, writes};
 use super::{Backend, calls};
 use abi::network::Protocol;
-use core::net::SocketAddr;
+use abi::network::ask::WAIT_MS;
+use core::net::{SocketAddr, SocketAddrV4};
 use linux_raw_sys::general as raw;
 use linux_raw_sys::net;
 use view::errno::Result;
@@ -11,6 +12,8 @@ use view::guest::{SocketKind, SocketOption, Sockets};
 use view::sockets::inet::{LONGEST, SHORTEST, given, spell};
 use view::{Errno, HostFd};
 
+/// `SOCK_DGRAM`.
+const DATAGRAMS: u32 = 2;
 /// `SOCK_RAW`.
 const RAW: u32 = 3;
 const NETLINK_SOCK_DIAG: u32 = 4;
@@ -61,6 +64,29 @@ fn open(family: u32, kind: u32, protocol: u32) -> Result<HostFd> {
     let kind = kind | raw::O_CLOEXEC;
     let socket = reads!(__NR_socket, family.into(), kind.into(), protocol.into())?;
     Ok(HostFd(socket as i32))
+}
+
+fn ask(
+    socket: HostFd,
+    agent: SocketAddrV4,
+    question: &[u8],
+    answer: &mut [u8],
+) -> Result<usize> {
+    let mut place = [0; LONGEST];
+    let length = spell(agent.into(), &mut place);
+    reads!(__NR_connect, fd(socket), place.as_ptr() as u64, length as u64)?;
+    // `struct timeval` of the kernel (`__kernel_old_timeval`).
+    let wait = [u64::from(WAIT_MS / 1000), u64::from(WAIT_MS % 1000) * 1000];
+    let (level, name) = (u64::from(net::SOL_SOCKET), u64::from(net::SO_RCVTIMEO_OLD));
+    let (at, length) = (wait.as_ptr() as u64, size_of_val(&wait) as u64);
+    reads!(__NR_setsockopt, fd(socket), level, name, at, length)?;
+    let (at, length) = (question.as_ptr() as u64, question.len() as u64);
+    reads!(__NR_sendto, fd(socket), at, length, 0, 0, 0)?;
+    let (at, length) = (answer.as_mut_ptr() as u64, answer.len() as u64);
+    match writes!(__NR_recvfrom, fd(socket), at, length, 0, 0, 0) {
+        Err(Errno::EAGAIN | Errno::EINTR) => Err(Errno::ETIMEDOUT),
+        told => told.map(|length| length as usize),
+    }
 }
 
 impl Sockets for Backend<'_> {
@@ -144,6 +170,18 @@ impl Sockets for Backend<'_> {
         });
         calls::close(socket.0);
         answered.map(|length| length as usize)
+    }
+
+    fn ask_agent(
+        &mut self,
+        agent: SocketAddrV4,
+        question: &[u8],
+        answer: &mut [u8],
+    ) -> Result<usize> {
+        let socket = open(net::AF_INET, DATAGRAMS, 0)?;
+        let answered = ask(socket, agent, question, answer);
+        calls::close(socket.0);
+        answered
     }
 
     fn socket_protocol(&mut self, socket: HostFd) -> Result<Option<Protocol>> {

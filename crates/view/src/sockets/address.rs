@@ -1,8 +1,8 @@
 //! Translates `struct sockaddr` from the guest to the kernel and back: names of sockets in the file
 //! system here, addresses of the internet in [`super::inet`].
 
-use super::inet;
 use super::request::Request;
+use super::{abstract_names, inet};
 use crate::CallContext;
 use crate::calls::support::{exists, unless_no_directory};
 use crate::errno::{Errno, Result};
@@ -54,6 +54,22 @@ impl Address {
         Ok(Self { bytes, length })
     }
 
+    /// That of an abstract name in a container with networks with names; `None` for any other.
+    fn abstract_name<N: Backend>(
+        context: &mut CallContext<'_, N>,
+        at: u64,
+        length: u64,
+    ) -> Result<Option<Self>> {
+        let Some(network) = context.world.network else { return Ok(None) };
+        let mut bytes = [0; SIZE];
+        let Some(bytes) = bytes.get_mut(..length as u32 as usize) else { return Ok(None) };
+        if context.backend.read(at, bytes).is_err() || !abstract_names::is_its(bytes) {
+            return Ok(None);
+        }
+        let (bytes, length) = abstract_names::marked(&network, bytes)?;
+        Ok(Some(Self { bytes, length }))
+    }
+
     fn internet(address: core::net::SocketAddr) -> Self {
         let mut spelled = [0; inet::LONGEST];
         let length = inet::spell(address, &mut spelled);
@@ -99,6 +115,9 @@ pub(super) fn forward<N: Backend>(
         let socket = (request.arguments[0], request.op == Op::Connect);
         let real = inet::reach(context, network, socket, (address, from))?;
         return Ok(real.map(Address::internet));
+    }
+    if let Some(host) = Address::abstract_name(context, at, length)? {
+        return Ok(Some(host));
     }
     if !read(context, at, length) {
         return Ok(None);
@@ -296,6 +315,9 @@ pub(super) fn bind<N: Backend>(
     if let Some((network, address)) = internet(context, request.op, address, length) {
         return inet::bind(context, network, descriptor, address);
     }
+    if let Some(host) = Address::abstract_name(context, address, length)? {
+        return with_address(context, request, 1, &host, After::Nothing);
+    }
     if !read(context, address, length) {
         return Ok(Verdict::Pass);
     }
@@ -484,7 +506,7 @@ fn backward<N: Backend>(
         let role = match request.op {
             Op::Getsockname => inet::Role::Own,
             Op::Getpeername => inet::Role::Other,
-            _ => inet::Role::Sender,
+            _ => request.accepted.map_or(inet::Role::Sender, inet::Role::Accepted),
         };
         let shown = inet::shown(context, network, (request.arguments[0], role), real);
         return Ok(shown.map(|shown| {
@@ -496,6 +518,11 @@ fn backward<N: Backend>(
     }
     if length <= PATH || u16::from_le_bytes([bytes[0], bytes[1]]) != AF_UNIX {
         return Ok(None);
+    }
+    if let Some(network) = context.world.network
+        && let Some(length) = abstract_names::unmarked(&network, bytes, length)
+    {
+        return Ok(Some(length));
     }
     let path = &bytes[PATH..length];
     let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());

@@ -3,7 +3,7 @@
 use crate::errno::{Errno, Result};
 use crate::guest::HostFd;
 use abi::network::Protocol;
-use core::net::SocketAddr;
+use core::net::{SocketAddr, SocketAddrV4};
 
 /// What a socket of a guest is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +85,18 @@ pub trait Sockets {
     /// Sends a request to the kernel's `sock_diag(7)`, and returns the length of the answer.
     fn ask_sockets(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize> {
         let _ = (request, answer);
+        Err(Errno::ENOSYS)
+    }
+    /// Sends a datagram to the agent of this host, from a socket that is connected to it, and
+    /// returns the length of the answer. `ETIMEDOUT` if none comes within
+    /// [`abi::network::ask::WAIT_MS`]; `ECONNREFUSED` if nobody is there.
+    fn ask_agent(
+        &mut self,
+        agent: SocketAddrV4,
+        question: &[u8],
+        answer: &mut [u8],
+    ) -> Result<usize> {
+        let _ = (agent, question, answer);
         Err(Errno::ENOSYS)
     }
     /// `SO_PROTOCOL` alone.

@@ -8,8 +8,8 @@
 //! `recvmsg`...) are translated back without being cut: if the guest's buffer could be too small
 //! for the host's name, the kernel writes into a larger one first.
 //!
-//! Abstract and empty names pass unchanged, because the container shares the host's network. So
-//! does every other family, except the kernel's audit (netlink): emulated root gets "not
+//! Abstract and empty names pass unchanged, because the container shares the host's network, unless
+//! it has networks with names ([`abstract_names`]). Every other family passes, except the kernel's audit (netlink): emulated root gets "not
 //! supported", as in any container, instead of "not permitted".
 //!
 //! In a container whose networks have names, addresses of the internet are translated too:
@@ -18,6 +18,7 @@
 //! - [`request`]: decodes the arguments, also those of `socketcall`. [`address`]: translates names.
 //!   [`messages`]: `sendmsg` and its family. [`peers`]: ids of other processes.
 
+mod abstract_names;
 mod address;
 pub mod host;
 pub mod inet;
@@ -82,9 +83,12 @@ pub fn leave<N: Backend>(
         return result;
     }
     let op = abi::calls::find(call.arch, call.number).map(|entry| entry.op);
-    let Some(request) = op.and_then(|op| Request::read(context.backend, call, op)) else {
+    let Some(mut request) = op.and_then(|op| Request::read(context.backend, call, op)) else {
         return result;
     };
+    if matches!(request.op, Op::Accept | Op::Accept4) {
+        request.accepted = u64::try_from(result).ok();
+    }
     let done = match after {
         After::Address { address, length, room } => {
             address::received(context, &request, (address, length), (address, length), room)

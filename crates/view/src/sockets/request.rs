@@ -18,6 +18,8 @@ pub(super) struct Request {
     pub(super) op: Op,
     /// Its arguments.
     pub(super) arguments: [u64; 6],
+    /// What `accept` has returned.
+    pub(super) accepted: Option<u64>,
     /// The call as it was caught.
     call: Call,
     indirect: bool,
@@ -33,7 +35,7 @@ impl Request {
                     *word &= 0xffff_ffff;
                 }
             }
-            return Some(Self { op, arguments, call: *call, indirect: false });
+            return Some(Self { op, arguments, accepted: None, call: *call, indirect: false });
         }
         let number = call.arguments[0] & 0xffff_ffff;
         let op = socketcall(number as u32)?;
@@ -47,7 +49,7 @@ impl Request {
         for (argument, word) in arguments.iter_mut().zip(bytes.as_chunks::<4>().0) {
             *argument = u64::from(u32::from_le_bytes(*word));
         }
-        Some(Self { op, arguments, call: *call, indirect: true })
+        Some(Self { op, arguments, accepted: None, call: *call, indirect: true })
     }
 
     /// Returns true if structures in memory are those of i386.

@@ -208,6 +208,20 @@ static void together(void) {
     DO(connect_to(fd, MAPPED(LO), 5436));
     NAMES("then loopback", fd);
     close(fd); close(s);
+    /* Both have the port before one of them listens, as in asyncio. */
+    static const int ports[] = {80, 5439};
+    for (int i = 0; i < 2; i++) {
+        int first = tcp(), second = tcp6();
+        REUSE(first); REUSE(second); ONLY6(second);
+        OK(bind_to(first, ANY, ports[i]));
+        OK(bind_to(second, "::", ports[i]));
+        OK(listen(first, 8));
+        OK(listen(second, 8));
+        SELF(first); SELF(second);
+        meet_at("the first", first, 0, 0, ONE, ports[i]);
+        meet_at("the second", second, 0, 0, "::1", ports[i]);
+        close(first); close(second);
+    }
 }
 
 static void shows(const char *what, int to, const char *host, int port, int fd) {

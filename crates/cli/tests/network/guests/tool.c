@@ -2,8 +2,74 @@
  *
  * `tool serve HOST PORT` listens, prints `ready` and tells every caller its name; `tool receive`
  * is the same for datagrams. `tool call HOST,HOST... PORT` prints what it hears or the error,
- * `tool ask HOST PORT` asks by a connected datagram socket. */
+ * `tool ask HOST PORT` asks by a connected datagram socket. `tool names NAME,NAME... 0` looks names
+ * up, `tool again HOST PORT` calls until it hears something, `tool stay HOST PORT` stays connected
+ * and says a word for each line that it reads. */
 #include "net.h"
+#include <netdb.h>
+#include <time.h>
+
+/* What a name means, or an address. */
+static void look_up(const char *what) {
+    struct addrinfo want = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *found;
+    char host[NI_MAXHOST];
+    addr a;
+    int error;
+    memset(&a, 0, sizeof a);
+    if (inet_pton(AF_INET, what, &a.v4.sin_addr) == 1) {
+        a.v4.sin_family = AF_INET;
+        error = getnameinfo(&a.any, sizeof a.v4, host, sizeof host, 0, 0, NI_NAMEREQD);
+        line("%s is %s", what, error ? gai_strerror(error) : host);
+        return;
+    }
+    error = getaddrinfo(what, 0, &want, &found);
+    if (error) {
+        line("%s is %s", what, gai_strerror(error));
+        return;
+    }
+    getnameinfo(found->ai_addr, found->ai_addrlen, host, sizeof host, 0, 0, NI_NUMERICHOST);
+    line("%s is %s", what, host);
+    freeaddrinfo(found);
+}
+
+/* One connection for as long as the input lasts. */
+static int stay(const char *host, int port) {
+    int fd = tcp();
+    char word[64];
+    if (connect_to(fd, host, port) < 0) {
+        line("%s", strerrorname_np(errno));
+        return 1;
+    }
+    line("%s", heard(fd));
+    line("ready");
+    while (fgets(word, sizeof word, stdin)) {
+        send(fd, word, strlen(word), MSG_NOSIGNAL);
+        line("%s", heard(fd));
+    }
+    return 0;
+}
+
+/* Serves by a process for each connection, which sends back what it gets. */
+static void echo(const char *host, int port) {
+    int s = listener(host, port);
+    signal(SIGCHLD, SIG_IGN);
+    alarm(100);
+    line("ready");
+    for (;;) {
+        int end = accept(s, 0, 0);
+        if (end < 0) continue;
+        if (!fork()) {
+            char bytes[4096];
+            ssize_t count;
+            const char *who = peer_name(end);
+            alarm(100);
+            send(end, who, strlen(who), MSG_NOSIGNAL);
+            while ((count = recv(end, bytes, sizeof bytes, 0)) > 0) send(end, bytes, count, MSG_NOSIGNAL);
+            _exit(0);
+        }
+        close(end);
+    }
+}
 
 static void serve(const char *host, int port) {
     int s = listener(host, port);
@@ -36,11 +102,50 @@ static void receive(const char *host, int port) {
     }
 }
 
+/* An abstract name of a Unix socket; `0` for PORT, and NAME@ for one that fills the structure. */
+static void abstract(const char *what) {
+    struct sockaddr_un a = {.sun_family = AF_UNIX}, seen;
+    socklen_t length = 3 + strlen(what), told = sizeof seen;
+    int s = limited(socket(AF_UNIX, SOCK_STREAM, 0)), other = limited(socket(AF_UNIX, SOCK_STREAM, 0));
+    int whole = what[strlen(what) - 1] == '@';
+    memcpy(a.sun_path + 1, what, strlen(what) - whole);
+    if (whole) length = sizeof a;
+    struct sockaddr *name = (struct sockaddr *)&a;
+    line("bind %s", success(bind(s, name, length)));
+    line("bind again %s", success(bind(other, name, length)));
+    listen(s, 5);
+    line("connect %s", success(connect(other, name, length)));
+    getpeername(other, (struct sockaddr *)&seen, &told);
+    line("peer %d %.*s", told == length, (int)strlen(what), seen.sun_path + 1);
+    line("ready");
+    alarm(100);
+    pause();
+}
+
 int main(int argc, char **argv) {
     if (argc != 4) return 2;
     int port = atoi(argv[3]), fd;
     begin();
     if (!strcmp(argv[1], "serve")) serve(argv[2], port);
+    if (!strcmp(argv[1], "abstract")) abstract(argv[2]);
+    if (!strcmp(argv[1], "echo")) echo(argv[2], port);
+    if (!strcmp(argv[1], "stay")) return stay(argv[2], port);
+    if (!strcmp(argv[1], "names")) {
+        for (char *host = strtok(argv[2], ","); host; host = strtok(0, ",")) look_up(host);
+        return 0;
+    }
+    if (!strcmp(argv[1], "again")) {
+        for (time_t end = time(0) + 20; time(0) < end;) {
+            fd = caller(argv[2], port);
+            if (fd >= 0) {
+                line("%s", heard(fd));
+                return 0;
+            }
+            usleep(100000);
+        }
+        line("%s", strerrorname_np(errno));
+        return 1;
+    }
     if (!strcmp(argv[1], "receive")) receive(argv[2], port);
     if (!strcmp(argv[1], "call")) {
         for (char *host = strtok(argv[2], ","); host; host = strtok(0, ",")) {

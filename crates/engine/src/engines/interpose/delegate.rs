@@ -2,7 +2,7 @@
 //! backends of this crate share one compiled copy of the view, and the macros that it is made of.
 
 use abi::network::Protocol;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use view::HostFd;
 use view::Task;
 use view::errno::Result;
@@ -142,6 +142,7 @@ impl Sockets for DynBackend<'_> {
         fn twin_socket(socket: HostFd, reuse: bool) -> Result<HostFd>;
         fn close_twin(twin: HostFd);
         fn ask_sockets(request: &[u8], answer: &mut [u8]) -> Result<usize>;
+        fn ask_agent(agent: SocketAddrV4, question: &[u8], answer: &mut [u8]) -> Result<usize>;
         fn socket_protocol(socket: HostFd) -> Result<Option<Protocol>>;
         fn ticks() -> u64;
     }

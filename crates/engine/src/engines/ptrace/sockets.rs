@@ -2,13 +2,15 @@
 
 use super::backend::{Backend, errno};
 use abi::network::Protocol;
+use abi::network::ask::WAIT_MS;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno as Raw;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind, getsockname,
-    ipproto, netlink, recv, send, socket_with, sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind, connect,
+    getsockname, ipproto, netlink, recv, send, socket_with, sockopt,
 };
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::time::Duration;
 use sys::socket::peer_name;
 use view::errno::Result;
 use view::guest::{SocketKind, SocketOption, Sockets};
@@ -136,6 +138,27 @@ impl<H> Sockets for Backend<'_, H> {
             send(&socket, request, SendFlags::empty())?;
             let (length, _) = recv(&socket, &mut *answer, RecvFlags::empty())?;
             Ok(length)
+        };
+        ask().map_err(errno)
+    }
+
+    fn ask_agent(
+        &mut self,
+        agent: SocketAddrV4,
+        question: &[u8],
+        answer: &mut [u8],
+    ) -> Result<usize> {
+        let mut ask = || {
+            let (family, flags) = (AddressFamily::INET, SocketFlags::CLOEXEC);
+            let socket = socket_with(family, SocketType::DGRAM, flags, None)?;
+            let wait = Duration::from_millis(WAIT_MS.into());
+            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(wait))?;
+            connect(&socket, &agent)?;
+            send(&socket, question, SendFlags::empty())?;
+            match recv(&socket, &mut *answer, RecvFlags::empty()) {
+                Err(Raw::AGAIN | Raw::INTR) => Err(Raw::TIMEDOUT),
+                told => told.map(|(length, _)| length),
+            }
         };
         ask().map_err(errno)
     }

@@ -97,6 +97,8 @@ pub(super) fn in_family(address: Ipv4Addr, port: u16, six: bool) -> SocketAddr {
 pub(super) enum Destination {
     /// To a container, which has this address (in the table's form).
     Member(Slot, Ipv4Addr),
+    /// To a container of another host, in the network with this number, if there is one.
+    Far(u16, Ipv4Addr),
     /// To nobody, in a network of the container.
     Nobody,
     /// Out of the container's networks.
@@ -128,8 +130,11 @@ impl Destination {
                 return Self::Member(network.slot, narrow);
             }
             if membership.has(narrow) {
-                let found = members.find(membership.network, narrow);
-                return found.map_or(Self::Nobody, |slot| Self::Member(slot, narrow));
+                return match members.find(membership.network, narrow) {
+                    Some(slot) => Self::Member(slot, narrow),
+                    None if membership.cluster => Self::Far(membership.network, narrow),
+                    None => Self::Nobody,
+                };
             }
         }
         Self::Outside

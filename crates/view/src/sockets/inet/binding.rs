@@ -182,7 +182,9 @@ impl Wanted<'_> {
         if use_ == Use::Network
             && let Some((published, port)) =
                 self.network.publishing(self.protocol == Protocol::Udp, self.port)
+            && (published.address.is_unspecified() || self.family != Family::V6)
         {
+            // One that serves IPv6 only has no part in a port of one IPv4 address.
             return self.publish(context, socket, (place, published.address, port));
         }
         let known = self.known(context, socket, place)?;
@@ -195,7 +197,7 @@ impl Wanted<'_> {
             Known::At(own) => bind(own.real_port),
             Known::Elsewhere => bind(0),
             Known::Nothing => match bind(self.port) {
-                Err(Errno::EACCES) => bind(PRIVILEGED + self.port),
+                Err(Errno::EACCES) => bind(PRIVILEGED.checked_add(self.port).unwrap_or(0)),
                 tried => tried,
             },
         };
@@ -212,6 +214,12 @@ impl Wanted<'_> {
         self.note(context, socket, (place, port))
     }
 
+    /// The real ports that are tried first. The second one is there where the host has not raised
+    /// the limit of privileged ports.
+    fn natural(&self) -> [Option<u16>; 2] {
+        [Some(self.port), PRIVILEGED.checked_add(self.port)]
+    }
+
     /// What is known of the port. Fails if a socket of the container has it.
     fn known<N: Backend>(
         &self,
@@ -225,7 +233,8 @@ impl Wanted<'_> {
         let (mut own, mut taken) = (None, false);
         for other in self.network.table.ports().find(self.network.slot, self.protocol, self.port) {
             if !self.meets(&other) {
-                let is_there = other.real == place && other.real_port == self.port;
+                let is_there =
+                    other.real == place && self.natural().contains(&Some(other.real_port));
                 taken |= is_there && self.lives(context, socket, &other)?;
             } else if other.real == place
                 && own.is_none_or(|own: Port| own.real_port == other.real_port)
@@ -274,8 +283,7 @@ impl Wanted<'_> {
         }
         // What was noted there since has the place.
         let (table, slot) = (self.network.table, self.network.slot);
-        let place =
-            Place { at: table.owner(other.real).map(|owner| owner.1), port: other.real_port };
+        let place = Place { at: self.network.at(other.real), port: other.real_port };
         let last = table.ports().at(slot, other.protocol, (place, other.real), None);
         if last.is_some_and(|last| last.cookie != other.cookie) {
             return Ok(false);
@@ -292,8 +300,7 @@ impl Wanted<'_> {
         place: Ipv4Addr,
         known: Known,
     ) -> bool {
-        let privileged = PRIVILEGED.checked_add(self.port);
-        let natural = [Some(self.port), privileged];
+        let natural = self.natural();
         let tried = match known {
             Known::Elsewhere => return false,
             Known::At(own) if natural.contains(&Some(own.real_port)) => [Some(own.real_port), None],
@@ -305,6 +312,18 @@ impl Wanted<'_> {
             Known::Nothing => natural,
         };
         let (table, slot) = (self.network.table, self.network.slot);
+        if self.network.node() == Some(place) {
+            // Containers of this host, and strangers, have the same address.
+            let mine = |cookie| {
+                let mut all = table.ports().find(slot, self.protocol, self.port);
+                all.any(|own| own.real == place && own.cookie == cookie)
+            };
+            return known == Known::Nothing
+                || tried.into_iter().flatten().any(|port| {
+                    diag::find(context.backend, &self.entry(place, port, 0), None)
+                        .is_some_and(|found| !mine(found.cookie))
+                });
+        }
         tried.into_iter().flatten().any(|port| {
             let at = Place { at: table.owner(place).map(|owner| owner.1), port };
             let alias = table.ports().virtual_port(slot, self.protocol, at);
@@ -356,8 +375,11 @@ impl Wanted<'_> {
     ) -> Result<()> {
         let (table, slot) = (self.network.table, self.network.slot);
         let ports = table.ports();
-        let place = Place { at: table.owner(real).map(|owner| owner.1), port: real_port };
+        let place = Place { at: self.network.at(real), port: real_port };
         let cookie = context.backend.socket_cookie(socket.fd)?;
+        if self.network.node() == Some(real) {
+            ports.set_owner_of_wild(self.protocol, real_port, slot);
+        }
         let group = context.backend.socket_option(socket.fd, SocketOption::SharePort)?;
         let entry = Port { group, ..self.entry(real, real_port, cookie) };
         if entry.port != real_port || ports.virtual_port(slot, self.protocol, place).is_some() {
@@ -437,5 +459,8 @@ pub(super) fn find<N: Backend>(
     from: Option<(Ipv4Addr, u16)>,
 ) -> Option<Port> {
     let mut all = network.table.ports().serving(slot, protocol, (address, port));
-    all.find(|one| alive(context, network, (slot, one), from))
+    all.find_map(|one| {
+        let real = alive(context, network, (slot, &one), from)?;
+        Some(Port { real, ..one })
+    })
 }

@@ -13,18 +13,18 @@ pub(super) fn find(
     from: Option<(Ipv4Addr, u16)>,
 ) -> Option<Found> {
     let from = from.filter(|_| port.protocol == Protocol::Udp);
-    let from = from.map(|(address, port)| SocketAddrV4::new(address, port));
-    let to = SocketAddrV4::new(port.real, port.real_port);
-    exact(host, port.protocol, to, from)
+    exact(host, port.protocol, (port.real, port.real_port), from)
 }
 
 /// Finds the socket at a place; with `from` that which takes what comes from there.
 pub(super) fn exact(
     host: &mut impl Sockets,
     protocol: Protocol,
-    to: SocketAddrV4,
-    from: Option<SocketAddrV4>,
+    to: (Ipv4Addr, u16),
+    from: Option<(Ipv4Addr, u16)>,
 ) -> Option<Found> {
+    let place = |(address, port)| SocketAddrV4::new(address, port);
+    let (to, from) = (place(to), from.map(place));
     let mut answer = [0; 256];
     let length = host.ask_sockets(&diag::question(protocol, to, from), &mut answer).ok()?;
     diag::answer(answer.get(..length)?)

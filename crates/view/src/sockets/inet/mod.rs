@@ -14,6 +14,9 @@
 //! - A socket is reached only if the kernel finds the one that was noted ([`alive`]). In the place
 //!   of one that has ended the guest is sent to [`NOBODY`].
 //!
+//! - In a network of scope `cluster` the real address of the networks is the host's, and the port
+//!   tells whose socket it is. Members of other hosts are asked for ([`far`]).
+//!
 //! [`address`]: what an address means. [`binding`]: `bind`. [`reach`]: `connect` and what is sent.
 //! [`shown`]: addresses that the kernel returns. [`option`]: `getsockopt`. [`info`]: control
 //! messages. [`diag`]: whether a socket lives.
@@ -21,6 +24,7 @@
 mod address;
 mod binding;
 mod diag;
+mod far;
 mod info;
 mod option;
 mod reach;
@@ -60,6 +64,19 @@ impl Network<'_> {
     /// A real address of the container.
     fn real(&self, use_: Use) -> Ipv4Addr {
         self.table.real(self.slot, use_)
+    }
+
+    /// Which of the container's real addresses this is.
+    fn at(&self, real: Ipv4Addr) -> Option<Use> {
+        if self.node() == Some(real) {
+            return Some(Use::Network);
+        }
+        self.table.owner(real).map(|owner| owner.1)
+    }
+
+    /// The address of this host in the container's networks of scope `cluster`.
+    fn node(&self) -> Option<Ipv4Addr> {
+        self.table.members().node(self.slot)
     }
 
     /// Returns true if the container is in one network.
@@ -138,7 +155,9 @@ pub(super) fn is_its<N: Backend>(context: &mut CallContext<'_, N>, descriptor: u
 /// [`Sockets::ticks`]: crate::sockets::host::Sockets::ticks
 const FRESH: u64 = 1 << 20;
 
-/// Returns true if the kernel finds the socket of an entry at its place, for who comes from there.
+/// The real address at which the kernel finds the socket of an entry, for who comes from there:
+/// that of the entry. A socket of datagrams that is bound to all of the host's addresses, and then
+/// connected to a member of a network of scope `cluster`, is at its host's.
 ///
 /// To ask costs a third of what a connection takes, so the answer is used again for a moment, if
 /// nothing else of the container has the port. If the socket ends in that moment, the kernel
@@ -148,20 +167,30 @@ fn alive<N: Backend>(
     network: &Network<'_>,
     (slot, port): (Slot, &Port),
     from: Option<(Ipv4Addr, u16)>,
-) -> bool {
+) -> Option<Ipv4Addr> {
     let (ports, now) = (network.table.ports(), context.backend.ticks());
     let is_only = || ports.find(slot, port.protocol, port.port).nth(1).is_none();
     let seen = ports.seen(slot, port);
     if seen != 0 && now.wrapping_sub(seen) < FRESH && is_only() {
-        return true;
+        return Some(port.real);
     }
-    let Some(found) = diag::find(context.backend, port, from) else { return false };
+    let mut at = port.real;
+    let mut found = diag::find(context.backend, port, from);
+    if let Some(node) = network.node().filter(|_| port.protocol == Protocol::Udp)
+        && found.is_none()
+        && [Ipv4Addr::LOCALHOST, node].contains(&at)
+    {
+        at = node;
+        let (to, from) = ((node, port.real_port), from.map(|(_, port)| (node, port)));
+        found = diag::exact(context.backend, port.protocol, to, from);
+    }
+    let found = found?;
     // Of sockets that share a port the kernel shows any; another user's cannot be among them.
     let is_it = if port.group { found.uid == network.uid } else { found.cookie == port.cookie };
-    if is_it && found.open {
+    if is_it && found.open && at == port.real {
         ports.set_seen(slot, port, now);
     }
-    is_it
+    is_it.then_some(at)
 }
 
 /// The uses of a container's real addresses, by the guest's.

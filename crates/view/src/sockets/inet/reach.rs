@@ -3,7 +3,7 @@
 use super::address::{Destination, in_family, narrow, old};
 use super::binding::{adopt, allow_mapped, everywhere, find, is_gone, unbound};
 use super::shown::is_only_six;
-use super::{NOBODY, Network, Socket, use_of, with_socket};
+use super::{NOBODY, Network, Socket, far, use_of, with_socket};
 use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, HostFd};
@@ -21,8 +21,9 @@ pub(in crate::sockets) fn reach<N: Backend>(
     (descriptor, connects): (u64, bool),
     (address, from): (SocketAddr, Option<IpAddr>),
 ) -> Result<Option<SocketAddr>> {
-    let (slot, wanted) = match Destination::of(&network, address) {
-        Destination::Member(slot, wanted) => (slot, wanted),
+    let (there, wanted) = match Destination::of(&network, address) {
+        Destination::Member(slot, wanted) => (There::Here(slot), wanted),
+        Destination::Far(number, wanted) => (There::Far(number), wanted),
         Destination::Nobody => return Err(Errno::EHOSTUNREACH),
         Destination::Outside if network.table.members().is_internal(network.slot) => {
             return Err(Errno::ENETUNREACH);
@@ -30,10 +31,11 @@ pub(in crate::sockets) fn reach<N: Backend>(
         Destination::Outside => return Ok(None),
     };
     let port = address.port();
-    let target = |protocol| Target { network, protocol, slot, address: wanted, port };
+    let target = |protocol| Target { network, protocol, there, address: wanted, port };
     let from = from.and_then(narrow);
-    if let (false, Some(to)) =
-        (address.is_ipv6(), at_once(context, &target, (descriptor, connects), from)?)
+    if !address.is_ipv6()
+        && matches!(there, There::Here(_))
+        && let Some(to) = at_once(context, &target, (descriptor, connects), from)?
     {
         return Ok(Some(to.into()));
     }
@@ -45,6 +47,7 @@ pub(in crate::sockets) fn reach<N: Backend>(
         }
         let Some(protocol) = socket.protocol else {
             // For instance an echo request of ICMP.
+            let There::Here(slot) = there else { return Err(Errno::EHOSTUNREACH) };
             let there = network.table.real(slot, Use::Network);
             return Ok(Some(in_family(there, port, six)));
         };
@@ -82,11 +85,20 @@ fn at_once<'n, N: Backend>(
     Ok(to)
 }
 
+/// On which host a member is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum There {
+    /// On this one.
+    Here(Slot),
+    /// On another one, in the network with this number.
+    Far(u16),
+}
+
 /// Who is to be reached.
 struct Target<'n> {
     network: Network<'n>,
     protocol: Protocol,
-    slot: Slot,
+    there: There,
     /// In the table's form.
     address: Ipv4Addr,
     port: u16,
@@ -121,7 +133,7 @@ impl Source {
 
 impl Target<'_> {
     fn is_own(&self) -> bool {
-        self.slot == self.network.slot
+        self.there == There::Here(self.network.slot)
     }
 
     fn is_served_by(&self, own: &Port) -> bool {
@@ -131,9 +143,10 @@ impl Target<'_> {
 
     /// Finds what is to be reached.
     fn find<N: Backend>(&self, context: &mut CallContext<'_, N>, source: &Source) -> Option<Port> {
+        let There::Here(slot) = self.there else { return None };
         let from = source.place_of(&self.network);
         let from = Some(from).filter(|_| self.protocol == Protocol::Udp);
-        let (there, what) = ((self.slot, self.address), (self.protocol, self.port));
+        let (there, what) = ((slot, self.address), (self.protocol, self.port));
         find(context, &self.network, there, what, from)
     }
 
@@ -185,15 +198,20 @@ impl Target<'_> {
             let cookie = context.backend.socket_cookie(socket.fd)?;
             found = Some(own).filter(|own| own.cookie == cookie);
         }
-        let there = self.network.table.real(self.slot, Use::Network);
-        let nobody = if self.port == 0 { 0 } else { NOBODY };
-        let to = found.map_or((there, nobody), |found| (found.real, found.real_port));
+        let to = match found {
+            Some(found) => (found.real, found.real_port),
+            None => self.elsewhere(context, &source)?,
+        };
         if source.port == 0 {
             let real = self.network.real(source.at());
             let is_told = self.is_told_by(&source, found.as_ref());
             let _ = bind_source(context, (real, socket.six), socket.fd, is_told);
             if !is_told {
                 source.port = context.backend.socket_name(socket.fd, false)?.port();
+            }
+            if source.port != 0 && self.network.node() == Some(real) {
+                let (ports, mine) = (self.network.table.ports(), self.network.slot);
+                ports.set_owner_of_wild(self.protocol, source.port, mine);
             }
         }
         let cookie = match source.entry {
@@ -204,6 +222,27 @@ impl Target<'_> {
             is_gone(context, socket, self.protocol, port)
         });
         Ok(to)
+    }
+
+    /// Where a member of another host is, or nobody.
+    fn elsewhere<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        source: &Source,
+    ) -> Result<(Ipv4Addr, u16)> {
+        let nobody = if self.port == 0 { 0 } else { NOBODY };
+        match self.there {
+            There::Here(slot) => Ok((self.network.table.real(slot, Use::Network), nobody)),
+            There::Far(number) => {
+                let what = (self.protocol, self.address, self.port);
+                let place = far::reach(context, &self.network, number, what, source.port)?;
+                match (place.port(), self.protocol) {
+                    (0, Protocol::Tcp) => Err(Errno::ECONNREFUSED),
+                    (0, Protocol::Udp) => Ok((*place.ip(), nobody)),
+                    (port, _) => Ok((*place.ip(), port)),
+                }
+            }
+        }
     }
 
     /// Notes the way, if the real addresses do not tell it. Returns false if there is no room.
@@ -221,13 +260,18 @@ impl Target<'_> {
             return true;
         }
         let (shown, destination) = (self.source_shown(source), self.address);
-        let way = Way { protocol, from, to, source: shown, destination, port: 0 };
+        let port = if matches!(self.there, There::Far(_)) { self.port } else { 0 };
+        let way = Way { protocol, from, to, source: shown, destination, port };
         ports.insert_way(network.slot, &way, cookie, is_dead)
     }
 
     /// Where a socket will send from that is not bound.
     fn unbound(&self) -> Source {
-        let at = if self.is_own() { use_of(self.address) } else { Use::Network };
+        let at = match self.there {
+            There::Here(AGENT) => Use::Loopback,
+            _ if self.is_own() => use_of(self.address),
+            _ => Use::Network,
+        };
         Source { at: Some(at), port: 0, entry: None, wished: None }
     }
 
@@ -258,9 +302,8 @@ impl Target<'_> {
             return Ok(self.unbound());
         }
         let real = old(name.ip()).unwrap_or(Ipv4Addr::UNSPECIFIED);
-        let owner = network.table.owner(real).filter(|owner| owner.0 == network.slot);
         let published = real.is_unspecified() && self.protocol == Protocol::Tcp;
-        let at = if published { Some(Use::Network) } else { owner.map(|owner| owner.1) };
+        let at = if published { Some(Use::Network) } else { network.at(real) };
         let place = Place { at, port: name.port() };
         let real = at.map_or(Ipv4Addr::LOCALHOST, |at| network.real(at));
         let mut entry = ports.at(network.slot, self.protocol, (place, real), None);
@@ -301,11 +344,17 @@ impl Target<'_> {
 
     /// Whether both sides are shown rightly by their real addresses alone ([`super::shown`]).
     fn is_told_by(&self, source: &Source, found: Option<&Port>) -> bool {
-        let common = self.network.common(self.slot);
-        if self.slot == AGENT {
+        let There::Here(slot) = self.there else { return false };
+        if slot == AGENT {
             // It has one address.
             return true;
         }
+        let is_auto = source.entry.is_none() && source.at == Some(Use::Network);
+        if self.protocol == Protocol::Tcp && is_auto && self.network.node().is_some() {
+            // All containers of the host have the address.
+            return false;
+        }
+        let common = self.network.common(slot);
         if !self.is_own() {
             return common == Some((self.source_shown(source), self.address));
         }

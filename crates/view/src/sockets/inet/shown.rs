@@ -1,13 +1,13 @@
 //! Addresses that the kernel returns.
 
 use super::address::{in_family, old};
-use super::{Network, Socket, binding, with_socket};
+use super::{Network, Socket, binding, diag, far, with_socket};
 use crate::CallContext;
 use crate::errno::Result;
 use crate::guest::Backend;
 use abi::network::ports::{Found, LOOPBACK6};
 use abi::network::{Family, Place, Port, Protocol, Slot, Use};
-use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 /// Whose address it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(in crate::sockets) enum Role {
     Other,
     /// That of who has connected or sent.
     Sender,
+    /// That of who has connected, and this is the descriptor of the connection.
+    Accepted(u64),
 }
 
 /// An address as the guest is to see it; `None` if that is what the kernel returned.
@@ -30,7 +32,9 @@ pub(in crate::sockets) fn shown<N: Backend>(
     let seen = Seen { network, descriptor, role, end: End::of(&network, real)? };
     let (address, port, family) = match role {
         Role::Own => seen.own(context)?,
-        Role::Other | Role::Sender => seen.other(context)?,
+        _ if seen.end.far => seen.far(context)?,
+        _ if seen.end.is_node => seen.beside(context)?,
+        Role::Other | Role::Sender | Role::Accepted(_) => seen.other(context)?,
     };
     Some(match (real.is_ipv6(), address) {
         (true, LOOPBACK6) => (Ipv6Addr::LOCALHOST, port).into(),
@@ -127,28 +131,47 @@ struct End {
     /// The container, and which of its real addresses it is.
     owner: Option<(Slot, Use)>,
     /// The container with a socket of datagrams that is bound to this port of all the host's
-    /// addresses. Another protocol's may be anybody's.
+    /// addresses, or of its address in networks of scope `cluster`. Another protocol's may be
+    /// anybody's.
     wild: Option<Slot>,
+    /// The container with a socket of TCP at this port of the latter.
+    at_node: Option<Slot>,
+    /// It is the latter.
+    is_node: bool,
+    /// It is another host's, in such a network.
+    far: bool,
 }
 
 impl End {
     /// `None` for an address that no socket of a container has.
     fn of(network: &Network<'_>, real: SocketAddr) -> Option<Self> {
         let (address, port) = (old(real.ip())?, real.port());
-        let wild = (address == Ipv4Addr::LOCALHOST)
-            .then(|| network.table.ports().owner_of_wild(Protocol::Udp, port));
-        let (owner, wild) = (network.table.owner(address), wild.flatten());
-        Some(Self { address, port, owner, wild })
+        let (table, node) = (network.table, network.node());
+        let is_node = node == Some(address);
+        let wild = (address == Ipv4Addr::LOCALHOST || is_node)
+            .then(|| table.ports().owner_of_wild(Protocol::Udp, port));
+        let at_node = is_node.then(|| table.owner_at_node(Protocol::Tcp, port));
+        let far = node.is_some() && !is_node && table.is_node(address);
+        let (owner, wild, at_node) = (table.owner(address), wild.flatten(), at_node.flatten());
+        Some(Self { address, port, owner, wild, at_node, is_node, far })
     }
 
     /// The container whose socket this is.
     fn slot(&self, protocol: Protocol) -> Option<Slot> {
-        let wild = self.wild.filter(|_| protocol == Protocol::Udp);
+        let wild = match protocol {
+            Protocol::Udp => self.wild,
+            Protocol::Tcp => self.at_node,
+        };
         self.owner.map(|owner| owner.0).or(wild)
     }
 
     fn at(&self) -> Option<Use> {
-        self.owner.map(|owner| owner.1)
+        let at_node = self.is_node.then_some(Use::Network);
+        self.owner.map(|owner| owner.1).or(at_node)
+    }
+
+    fn v4(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.address, self.port)
     }
 
     fn place(&self) -> Place {
@@ -180,7 +203,7 @@ impl Seen<'_> {
         with_socket(context, self.descriptor, |context, socket| {
             let opposite = match self.role {
                 Role::Own => context.backend.socket_name(socket.fd, true).ok(),
-                Role::Other | Role::Sender => Some(socket.name),
+                Role::Other | Role::Sender | Role::Accepted(_) => Some(socket.name),
             };
             let cookie = context.backend.socket_cookie(socket.fd)?;
             Ok(Asked { protocol: socket.protocol, cookie, opposite })
@@ -215,6 +238,11 @@ impl Seen<'_> {
             return Some((Ipv4Addr::UNSPECIFIED, port, entry.map(|entry| entry.family)));
         };
         let peer = End::of(network, peer);
+        if let Some(far) = peer.filter(|peer| peer.far)
+            && let Some(way) = way(network, protocol, (mine, end), far)
+        {
+            return Some((way.source, port, None));
+        }
         let whose = peer.and_then(|peer| Some((peer, peer.slot(protocol)?)));
         let address = match whose {
             Some((peer, slot)) => {
@@ -232,6 +260,61 @@ impl Seen<'_> {
             None => network.common(mine)?.0,
         };
         Some((address, port, None))
+    }
+
+    /// Who is at a place of another host.
+    fn far<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Sight> {
+        let (asked, own) = self.ask_other(context)?;
+        let (network, end, protocol) = (&self.network, self.end, asked.protocol?);
+        let found = way(network, protocol, (network.slot, own), end);
+        if let Some(way) = found.filter(|way| way.cookie == asked.cookie) {
+            return Some((way.destination, way.port, None));
+        }
+        let ends = (end.v4(), own.v4(), asked.cookie);
+        let found = far::who(context, network, protocol, ends)?;
+        Some((*found.ip(), found.port(), None))
+    }
+
+    /// Who is at a place of this host's address, which its containers share with strangers.
+    fn beside<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Sight> {
+        let (asked, own) = self.ask_other(context)?;
+        let (network, end, protocol) = (&self.network, self.end, asked.protocol?);
+        let ports = network.table.ports();
+        let found = way(network, protocol, (network.slot, own), end);
+        if let Some(way) = found.filter(|way| way.cookie == asked.cookie) {
+            let place = Place { at: Some(Use::Network), port: end.port };
+            let there = end.slot(protocol);
+            let entry = there.and_then(|slot| ports.at(slot, protocol, (place, end.address), None));
+            return Some((way.destination, entry.map_or(end.port, |entry| entry.port), None));
+        }
+        let sender = network.table.sender(protocol, end.port, own.v4())?;
+        let (there, here) = ((end.address, end.port), (own.address, own.port));
+        let there = diag::exact(context.backend, protocol, there, Some(here));
+        if !sender.is(protocol, there) {
+            return None;
+        }
+        let is_all = sender.address.is_unspecified();
+        let address = if is_all {
+            let (mine, theirs) = network.common(sender.slot)?;
+            if sender.slot == network.slot { mine } else { theirs }
+        } else {
+            sender.address
+        };
+        Some((address, sender.port, None))
+    }
+
+    /// The socket that another end is in contact with, and its place.
+    fn ask_other<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<(Asked, End)> {
+        let descriptor = match self.role {
+            Role::Accepted(descriptor) => descriptor,
+            _ => self.descriptor,
+        };
+        let asked = Self { descriptor, ..*self }.ask(context)?;
+        let mut own = End::of(&self.network, asked.opposite?)?;
+        if own.address.is_unspecified() {
+            own.address = self.network.node()?;
+        }
+        Some((asked, own))
     }
 
     /// The end at which a socket is reached that is bound to all of the host's addresses.
@@ -265,7 +348,7 @@ impl Seen<'_> {
             let to = || way(network, protocol, (mine, own), end).map(|way| way.destination);
             let from = || way(network, protocol, (slot, end), self.receiving(own, protocol));
             let from = || from().map(|way| way.source);
-            let found = if self.role == Role::Sender { from() } else { to().or_else(from) };
+            let found = if self.role == Role::Other { to().or_else(from) } else { from() };
             if let Some(address) = found {
                 return Some((address, port, None));
             }
@@ -294,5 +377,8 @@ fn way(
     (slot, from): (Slot, End),
     to: End,
 ) -> Option<Found> {
-    network.table.ports().way(slot, protocol, from.place(), (to.address, to.port))
+    let find = |place| network.table.ports().way(slot, protocol, place, (to.address, to.port));
+    // A socket of datagrams may be bound to all of the host's addresses.
+    let wild = || from.is_node.then(|| find(Place { at: None, port: from.port })).flatten();
+    find(from.place()).or_else(wild)
 }

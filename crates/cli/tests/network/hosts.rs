@@ -1,0 +1,481 @@
+//! Networks of several hosts: each host has a store, a network and a loopback of its own, and its
+//! user may not make namespaces.
+//!
+//! The programs of the suite that run as a pair are run on two hosts, one each, and must say what
+//! they say in real namespaces. The sentinel runs them with the links cut, and they must fail: so
+//! no case passes because the hosts share a kernel.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use testkit::command::{Finished, Input, run_with, until};
+use testkit::hosts::Hosts;
+use testkit::person::Person;
+use testkit::scratch::Scratch;
+use testkit::skip::{Outcome, Skip};
+use testkit::users::Setting;
+
+use crate::compare;
+use crate::containers::SUBNET;
+use crate::oracle::Oracle;
+use crate::programs::{self, Program};
+
+const IMAGE: &str = "localhost/network:1";
+const NETWORK: &str = "far";
+/// Addresses of the slices of the first three hosts.
+const FIRST: [&str; 3] = ["100.80.0.2", "100.80.0.17", "100.80.0.33"];
+const SOON: Duration = Duration::from_secs(20);
+
+type Case = fn(&Far, &'static str);
+
+/// Cases for each mode.
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("far_names", names),
+    ("far_strangers", strangers),
+    ("far_networks", networks),
+    ("far_cut", cut),
+    ("far_agent", agent),
+];
+
+/// Three hosts with one network.
+pub(crate) struct Far {
+    hosts: Hosts,
+    people: Vec<Person>,
+    /// One case at a time: all use the same network.
+    turn: Mutex<()>,
+    /// Cases that have begun and not ended.
+    begun: AtomicUsize,
+    meetings: std::path::PathBuf,
+}
+
+impl Far {
+    /// Starts the hosts, and makes and joins the network on each.
+    ///
+    /// # Errors
+    /// If this machine cannot have them.
+    pub(crate) fn start(scratch: &Scratch, person: &Person, bin: &Path) -> Result<Self, Skip> {
+        Ok(Self::on(Hosts::start(3, scratch.path())?, "host", (scratch, person, bin)))
+    }
+
+    fn on(hosts: Hosts, what: &str, (scratch, person, bin): (&Scratch, &Person, &Path)) -> Self {
+        let owner = Some((person.user.uid, person.user.gid));
+        let home = |number: usize| {
+            let home = scratch.dir(&format!("home-{what}{number}"), owner, 0o755);
+            person.at(&home.expect("a home"))
+        };
+        let people: Vec<Person> = (1..=3).map(home).collect();
+        let meetings = scratch.dir(&format!("{what}-meetings"), owner, 0o777).expect("a directory");
+        let (turn, begun) = Default::default();
+        let far = Self { hosts, people, turn, begun, meetings };
+        far.load(bin);
+        far.join();
+        far
+    }
+
+    /// Loads the image, with a program that knows the addresses.
+    fn load(&self, bin: &Path) {
+        let there = bin.join("far");
+        std::fs::create_dir_all(&there).expect("a directory");
+        for file in std::fs::read_dir(bin).expect("programs").flatten() {
+            if file.file_type().is_ok_and(|kind| kind.is_file()) {
+                std::fs::copy(file.path(), there.join(file.file_name())).expect("a copy");
+            }
+        }
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-O1", "-g0", "-w", "-static", "-pthread", "-o"]).arg(there.join("pair"));
+        gcc.arg(format!("-DTWO=\"{}\"", FIRST[1])).arg(programs::guests().join("pair.c"));
+        run_with(&mut gcc, Input::Null, crate::LIMIT).ok();
+        let image = programs::image(&there).expect("an image");
+        for (host, person) in self.people.iter().enumerate() {
+            let layout = person.home.join("layout");
+            image.write_layout(&layout, IMAGE).expect("a layout");
+            self.run(host, &["load", "-q", "-i", &layout.display().to_string()]).ok();
+        }
+    }
+
+    /// Makes the network on each host, as a user does.
+    fn join(&self) {
+        let mut list = String::new();
+        for host in 0..self.hosts.count() {
+            let address = self.hosts.address(host).to_string();
+            let create = ["network", "create", NETWORK, "--scope", "cluster"];
+            let create = [&create[..], &["--subnet", SUBNET, "--address", &address]].concat();
+            self.run(host, &create).ok();
+            list += &self.run(host, &["network", "invite", NETWORK]).ok().out();
+        }
+        for (host, person) in self.people.iter().enumerate() {
+            let file = person.home.join("hosts.toml");
+            let file = person.file(&file, &list);
+            self.run(host, &["network", "join", NETWORK, "--member", &file]).ok();
+        }
+    }
+
+    /// A command of the program on a host.
+    fn command(&self, host: usize, words: &[&str]) -> Command {
+        let person = &self.people[host];
+        let setting = Setting { no_namespaces: true, ..Setting::default() };
+        let mut command = person.user.command_in(&person.program, &person.home, &setting);
+        command.args(words);
+        self.hosts.command(host, &command)
+    }
+
+    fn run(&self, host: usize, words: &[&str]) -> Finished {
+        run_with(&mut self.command(host, words), Input::Null, crate::LIMIT)
+    }
+
+    fn turn(&self) -> Turn<'_> {
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        Turn { begun: &self.begun, _lock: self.turn.lock().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    /// The command for a program in a new container of a host, which is called by its number.
+    fn container(&self, host: usize, mode: &str, options: &[&str], words: &[&str]) -> Command {
+        let mode = format!("--execmode={mode}");
+        let first = ["run", &mode, "--network", NETWORK];
+        self.command(host, &[&first[..], options, &[IMAGE], words].concat())
+    }
+
+    /// Runs a program in a new container to its end.
+    fn once(&self, host: usize, mode: &str, words: &[&str]) -> Finished {
+        let mut command = self.container(host, mode, &["--rm"], words);
+        run_with(&mut command, Input::Null, crate::LIMIT)
+    }
+
+    /// Starts a container that goes on, and waits until it has said `ready`.
+    fn serve(&self, host: usize, mode: &str, name: &str, words: &[&str]) -> Server<'_> {
+        let options = ["-d", "--name", name, "--ip", FIRST[host]];
+        let server = Server { far: self, host, name: name.to_owned() };
+        run_with(&mut self.container(host, mode, &options, words), Input::Null, crate::LIMIT).ok();
+        server.is_ready();
+        server
+    }
+
+    /// Runs a program as a pair on the first two hosts.
+    fn pair(&self, mode: &str, program: &Program) -> Finished {
+        let _ = std::fs::remove_dir_all(&self.meetings);
+        std::fs::create_dir(&self.meetings).expect("a directory");
+        self.people[0].give(&self.meetings);
+        let bind = format!("{}:/meetings", self.meetings.display());
+        let path = format!("/bin/{}", program.name);
+        let role = |host: usize, name: &str| {
+            let options = ["--rm", "--name", name, "-v", &bind, "-e", "MEETINGS=/meetings"];
+            let options = [&options[..], &["--ip", FIRST[host]]].concat();
+            let mut command = self.container(host, mode, &options, &[&path, name]);
+            run_with(&mut command, Input::Null, crate::LIMIT)
+        };
+        let (mut one, two) = thread::scope(|scope| {
+            let one = scope.spawn(|| role(0, "one"));
+            let two = role(1, "two");
+            (one.join().expect("a run"), two)
+        });
+        let both = format!("== one\n{}== two\n{}", one.out(), two.out());
+        // The oracle's second member has another address.
+        one.stdout = both.replace(FIRST[1], "100.80.0.3").into_bytes();
+        one.stderr.extend(&two.stderr);
+        if one.code() == 0 {
+            one.status = two.status;
+        }
+        one
+    }
+
+    /// The same lines as in real namespaces.
+    pub(crate) fn compare(&self, mode: &str, program: &Program, oracle: &Oracle) {
+        let _turn = self.turn();
+        let right = oracle.lines(program);
+        let here = compare::lines(&self.pair(mode, program));
+        compare::expect_same(program, &right, &here);
+    }
+
+    /// No pair meets when the links are cut: what it says otherwise does not come from what the
+    /// simulated hosts share.
+    pub(crate) fn sentinel(&self, mode: &str, program: &Program, oracle: &Oracle) {
+        let _turn = self.turn();
+        let right = oracle.lines(program);
+        self.hosts.cut(1, true);
+        let here = compare::lines(&self.pair(mode, program));
+        self.hosts.cut(1, false);
+        let wrong = compare::differences(&right, &here);
+        assert!(wrong.len() > 50, "with the link cut only {} lines differ", wrong.len());
+    }
+
+    /// How many descriptors the agents of all hosts have.
+    fn agents(&self) -> Vec<usize> {
+        let script = "for p in /proc/[0-9]*; do read name <$p/comm; \
+                      case $name in coracle-names) ls $p/fd | wc -l;; esac; done";
+        let count = |host: usize| {
+            let mut count = Command::new("sh");
+            count.args(["-c", script]);
+            let done = run_with(&mut self.hosts.command(host, &count), Input::Null, SOON);
+            done.out().trim().parse().unwrap_or_default()
+        };
+        (0..self.hosts.count()).map(count).collect()
+    }
+
+    /// Nothing is left on the hosts after the last case.
+    pub(crate) fn ends_well(&self) {
+        let others = || (self.begun.load(Ordering::Acquire) == 0).then_some(());
+        assert!(until(4 * crate::LIMIT, others).is_some(), "other cases do not end");
+        let _turn = self.turn();
+        for host in 0..self.hosts.count() {
+            let listed = self.run(host, &["ps", "-aq"]).ok().out();
+            assert_eq!(listed, "", "containers of host {host}");
+        }
+        let left = self.hosts.end_well(SOON);
+        assert_eq!(left, Ok(()), "processes are left");
+        for (host, person) in self.people.iter().enumerate() {
+            self.run(host, &["network", "rm", NETWORK]).ok();
+            let place = person.store().join("networks").join(NETWORK);
+            assert!(!place.exists(), "{} is left", place.display());
+        }
+    }
+}
+
+/// The right to use the hosts.
+struct Turn<'f> {
+    begun: &'f AtomicUsize,
+    _lock: MutexGuard<'f, ()>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.begun.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A container that is removed with its value.
+struct Server<'f> {
+    far: &'f Far,
+    host: usize,
+    name: String,
+}
+
+impl Server<'_> {
+    fn log(&self) -> String {
+        self.far.run(self.host, &["logs", &self.name]).out()
+    }
+
+    fn is_ready(&self) {
+        let ready = until(SOON, || self.log().contains("ready\n").then_some(()));
+        assert!(ready.is_some(), "{} is not ready: {}", self.name, self.log());
+    }
+
+    fn kill(&self) {
+        self.far.run(self.host, &["kill", "-s", "KILL", &self.name]).ok();
+        self.far.run(self.host, &["wait", &self.name]);
+    }
+}
+
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        self.far.run(self.host, &["rm", "-f", &self.name]);
+    }
+}
+
+/// For so many seconds a network with faults is under load; `CORACLE_TEST_MINUTES` makes it longer.
+const LOAD: u64 = 12;
+
+/// Links that lose and delay frames, and are cut for seconds, under load: no call hangs, no answer
+/// comes from another than the one who was called, and nothing is left over.
+pub(crate) fn faults(scratch: &Scratch, person: &Person, bin: &Path) -> Outcome {
+    let minutes = std::env::var("CORACLE_TEST_MINUTES").ok().and_then(|text| text.parse().ok());
+    let seconds = minutes.map_or(LOAD, |minutes: u64| 60 * minutes);
+    let hosts = Hosts::start_bad(3, scratch.path(), 0.01, Duration::from_millis(50))?;
+    let far = Far::on(hosts, "bad", (scratch, person, bin));
+    let mode = "I1";
+    let servers = [
+        far.serve(0, mode, "db", &["/bin/hammer", "serve", "5432"]),
+        far.serve(1, mode, "web", &["/bin/hammer", "serve", "5432"]),
+    ];
+    let before = far.agents();
+    let text = seconds.to_string();
+    let call = |host: usize, to: usize| {
+        let words = ["/bin/hammer", "call", FIRST[to], "5432", &text];
+        let mut command = far.container(host, mode, &["--rm"], &words);
+        run_with(&mut command, Input::Null, Duration::from_secs(seconds) + crate::LIMIT)
+    };
+    let ends: Vec<(usize, usize, Finished)> = thread::scope(|scope| {
+        let pairs = [(2, 0), (2, 1), (1, 0), (0, 1), (0, 0)];
+        let call = &call;
+        let calls = pairs.map(|(host, to)| scope.spawn(move || (host, to, call(host, to))));
+        // Each link in turn is cut for a while.
+        for turn in 0..seconds / 12 {
+            thread::sleep(Duration::from_secs(4));
+            let host = turn as usize % far.hosts.count();
+            far.hosts.cut(host, true);
+            thread::sleep(Duration::from_secs(5));
+            far.hosts.cut(host, false);
+            thread::sleep(Duration::from_secs(3));
+        }
+        calls.into_iter().map(|call| call.join().expect("a caller")).collect()
+    });
+    for (host, to, done) in &ends {
+        let text = done.ok().out();
+        let good = text.lines().find_map(|line| line.strip_prefix("good ")).expect("a count");
+        println!("faults: host {} to {}: {}", host + 1, to + 1, text.replace('\n', ", "));
+        assert!(good.parse::<u64>().expect("a number") > seconds / 4, "{text}");
+    }
+    let settled = || far.agents().iter().zip(&before).all(|(now, was)| *now <= was + 4);
+    assert!(until(SOON, || settled().then_some(())).is_some(), "{before:?}, {:?}", far.agents());
+    drop(servers);
+    far.ends_well();
+    Ok(())
+}
+
+/// The hosts of all modes.
+pub(crate) fn far<'s>(
+    place: &'s OnceLock<Result<Far, Skip>>,
+    scratch: &Scratch,
+    person: &Person,
+    bin: &Path,
+) -> Result<&'s Far, Skip> {
+    place.get_or_init(|| Far::start(scratch, person, bin)).as_ref().map_err(Clone::clone)
+}
+
+/// Whether a text names a port of a container of a host.
+fn is_of(host: usize, text: &str) -> bool {
+    let rest = text.split_once("100.80.0.").map_or("", |parts| parts.1);
+    let number = rest.split_once(":ephemeral").and_then(|parts| parts.0.parse::<usize>().ok());
+    number.is_some_and(|number| number / 16 == host)
+}
+
+/// Members are found by their names, forwards and backwards, and a client is known by its address.
+fn names(far: &Far, mode: &'static str) {
+    let _turn = far.turn();
+    let server = far.serve(0, mode, "db", &["/bin/tool", "serve", "0.0.0.0", "80"]);
+    let other = far.serve(1, mode, "web", &["/bin/tool", "receive", "0.0.0.0", "53"]);
+    for host in 0..3 {
+        let asked = "db,web,db.far,100.80.0.2,100.80.0.17,nobody";
+        let text = until(SOON, || {
+            // A name is told to other hosts a moment after its container has started.
+            let text = far.once(host, mode, &["/bin/tool", "names", asked, "0"]).ok().out();
+            (text.contains("db is 100") && text.contains("web is 100")).then_some(text)
+        });
+        let text = text.expect("the names of other hosts");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[..2], ["db is 100.80.0.2", "web is 100.80.0.17"], "on host {host}");
+        assert_eq!(lines[2..5], ["db.far is 100.80.0.2", "100.80.0.2 is db", "100.80.0.17 is web"]);
+        assert!(lines[5].starts_with("nobody is ") && !lines[5].contains("100.80"), "{text}");
+    }
+    let caller = |host: usize| {
+        let text = far.once(host, mode, &["/bin/tool", "call", "100.80.0.2", "80"]).ok().out();
+        assert!(is_of(host, &text), "host {host}: {text}");
+        let asked = far.once(host, mode, &["/bin/tool", "ask", "100.80.0.17", "53"]).ok().out();
+        assert!(is_of(host, &asked), "host {host}: {asked}");
+    };
+    (0..3).for_each(caller);
+    drop((server, other));
+    let text = far.once(2, mode, &["/bin/tool", "call", "100.80.0.2", "80"]).ok().out();
+    assert_eq!(text, "EHOSTUNREACH\n", "its container has ended");
+}
+
+/// A port that a member of another host has left may be a stranger's at once.
+fn strangers(far: &Far, mode: &'static str) {
+    let _turn = far.turn();
+    let server = far.serve(0, mode, "db", &["/bin/tool", "serve", "0.0.0.0", "9432"]);
+    let call = || far.once(1, mode, &["/bin/tool", "call", "100.80.0.2", "9432"]).ok().out();
+    assert!(call().contains("100.80.0."), "{}", server.log());
+    server.kill();
+    let mut stranger = Child::on(far, 0, "9432");
+    assert!(["ECONNREFUSED\n", "EHOSTUNREACH\n"].contains(&call().as_str()), "{}", call());
+    far.run(0, &["start", "db"]).ok();
+    server.is_ready();
+    let again = || call().contains("100.80.0.").then_some(());
+    assert!(until(SOON, again).is_some(), "beside a stranger: {}", call());
+    stranger.end();
+    // A process of a host that calls a member's real port is shown as what it is.
+    let was = server.log();
+    let inspect = far.run(0, &["network", "inspect", NETWORK]).ok().out();
+    assert!(inspect.contains("10.99.0.1"), "{inspect}");
+    assert!(!was.contains("10.99.0.2"), "{was}");
+}
+
+/// A process of a host that is in no container.
+trait OnHost {
+    fn on(far: &Far, host: usize, port: &str) -> Self;
+    fn end(&mut self);
+}
+
+impl OnHost for Child {
+    fn on(far: &Far, host: usize, port: &str) -> Self {
+        let script = "import socket,sys,time\ns=socket.create_server(('0.0.0.0',int(sys.argv[1])))\n\
+                      print('on',flush=True)\ntime.sleep(60)";
+        let mut command = Command::new("/usr/bin/python3");
+        command.args(["-c", script, port]);
+        let mut command = far.hosts.command(host, &command);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("a stranger");
+        let mut said = [0; 3];
+        let out = child.stdout.as_mut().expect("its output");
+        std::io::Read::read_exact(out, &mut said).expect("a stranger's port");
+        child
+    }
+
+    fn end(&mut self) {
+        let _ = self.kill();
+        let _ = self.wait();
+    }
+}
+
+/// Members of another network of the same hosts are not reached.
+fn networks(far: &Far, mode: &'static str) {
+    let _turn = far.turn();
+    let server = far.serve(0, mode, "db", &["/bin/tool", "serve", "0.0.0.0", "9432"]);
+    far.run(1, &["network", "create", "apart", "--subnet", "100.81.0.0/24"]).ok();
+    let mode = format!("--execmode={mode}");
+    let words = ["run", "--rm", &mode, "--network", "apart", IMAGE];
+    let call = ["/bin/tool", "call", "100.80.0.2,db", "9432"];
+    let text = far.run(1, &[&words[..], &call].concat()).ok().out();
+    far.run(1, &["network", "rm", "apart"]).ok();
+    assert!(text.starts_with('E'), "another network's member hears {text}");
+    assert!(!server.log().contains("called"), "{}", server.log());
+}
+
+/// A cut link is told, and nothing of it stays when it is mended.
+fn cut(far: &Far, mode: &'static str) {
+    let _turn = far.turn();
+    let server = far.serve(0, mode, "db", &["/bin/tool", "serve", "0.0.0.0", "9432"]);
+    let call = |how| far.once(1, mode, &["/bin/tool", how, "100.80.0.2", "9432"]).out();
+    assert!(call("call").contains("100.80.0."), "{}", server.log());
+    far.hosts.cut(1, true);
+    let text = call("call");
+    far.hosts.cut(1, false);
+    assert!(text.starts_with('E'), "over a cut link one hears {text}");
+    let text = call("again");
+    assert!(text.contains("100.80.0."), "after the cut: {text}");
+}
+
+/// An agent that is killed has a successor, and connections live on.
+fn agent(far: &Far, mode: &'static str) {
+    let _turn = far.turn();
+    let server = far.serve(0, mode, "db", &["/bin/tool", "echo", "0.0.0.0", "9432"]);
+    let words = ["/bin/tool", "stay", "100.80.0.2", "9432"];
+    let options = ["-i", "--rm", "--name", "client"];
+    let mut client = far.container(1, mode, &options, &words);
+    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a client");
+    let mut out = std::io::BufReader::new(client.stdout.take().expect("its output"));
+    let mut line = || {
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut out, &mut line).expect("a line");
+        line
+    };
+    assert!(line().contains("100.80.0."));
+    assert_eq!(line(), "ready\n");
+    for host in [0, 1] {
+        let mut kill = Command::new("sh");
+        let script = "for p in /proc/[0-9]*; do read name <$p/comm; \
+                      case $name in coracle-names) kill -9 ${p#/proc/};; esac; done";
+        kill.args(["-c", script]);
+        run_with(&mut far.hosts.command(host, &kill), Input::Null, SOON).ok();
+    }
+    let text = far.once(1, mode, &["/bin/tool", "again", "100.80.0.2", "9432"]).out();
+    assert!(text.contains("100.80.0."), "after the agents' death: {text}");
+    let mut input = client.stdin.take().expect("its input");
+    std::io::Write::write_all(&mut input, b"still there\n").expect("a word");
+    assert_eq!(line().trim(), "still there");
+    drop(input);
+    assert!(client.wait().is_ok_and(|status| status.success()));
+    drop(server);
+}

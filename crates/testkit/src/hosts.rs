@@ -1,0 +1,311 @@
+//! Simulates several hosts that are joined by a network: each has its own network, name, process
+//! ids, shared memory, `/tmp` and `/run`, and nothing but its link leads to the others.
+//!
+//! `unshare` makes the namespaces. One more network namespace is the wire: a bridge, to which each
+//! host's `eth0` is connected, with addresses 10.99.0.1, 10.99.0.2 and so on. Links can be cut and
+//! counted, and a relay can lose and delay what they carry. The hosts share the files of this machine below the tests' scratch
+//! directories, as machines with a network file system do. Needs root.
+//!
+//! Everything on a host is a child of its first process, which dies with this value. So nothing is
+//! left over: [`Hosts::left`] says what a test has not ended itself.
+
+use std::fs;
+use std::io::Read as _;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::command::{Input, run_with, until};
+use crate::skip::{Skip, need_program};
+
+/// Time limit of a change to a link.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Hosts that run until they are dropped.
+#[derive(Debug)]
+pub struct Hosts {
+    /// End before the wire does.
+    relays: Vec<Child>,
+    wire: First,
+    firsts: Vec<First>,
+}
+
+/// The first process of a host.
+#[derive(Debug)]
+struct First {
+    /// `unshare`; its child is the first process there and dies with it.
+    process: Child,
+    /// Inode number of the pid namespace.
+    namespace: u64,
+}
+
+/// `$1` is the host's name, `$2` the directory that stays below `/tmp`.
+const HOST: &str = r#"
+set -e
+PATH=$PATH:/usr/sbin:/sbin
+hostname "$1"
+mount --bind "$2" /mnt
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+mkdir -p "$2"
+mount --bind /mnt "$2"
+umount /mnt
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+mount -t tmpfs -o mode=755 tmpfs /run
+ip link set lo up
+echo ready
+exec sleep infinity
+"#;
+
+const WIRE: &str = r"
+set -e
+PATH=$PATH:/usr/sbin:/sbin
+ip link add wire type bridge
+ip link set wire up
+echo ready
+exec sleep infinity
+";
+
+impl First {
+    fn start(script: &str, name: &str, shared: &Path) -> Result<Self, Skip> {
+        let failed = |error: std::io::Error| Skip(format!("cannot make a host: {error}"));
+        let mut process = Command::new("unshare")
+            .args(["--net", "--uts", "--ipc", "--pid", "--mount", "--fork"])
+            .args(["--kill-child", "--mount-proc", "sh", "-c", script, "host", name])
+            .arg(shared)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let mut said = [0; 5];
+        if process.stdout.as_mut().is_none_or(|out| out.read_exact(&mut said).is_err()) {
+            let mut why = String::new();
+            let _ = process.stderr.as_mut().map(|error| error.read_to_string(&mut why));
+            let _ = process.wait();
+            return Err(Skip(format!("cannot make a host: {}", why.trim())));
+        }
+        let namespace = fs::metadata(format!("/proc/{}/ns/pid_for_children", process.id()));
+        Ok(Self { process, namespace: namespace.map_err(failed)?.ino() })
+    }
+
+    /// Processes of the host, the first one left out.
+    fn others(&self) -> Vec<u32> {
+        let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let namespace = fs::metadata(entry.path().join("ns/pid")).ok()?.ino();
+            (namespace == self.namespace).then_some(pid)
+        });
+        let is_first = |pid: &u32| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+            line.is_some_and(|line| line.split_whitespace().next_back() == Some("1"))
+        };
+        pids.filter(|pid| !is_first(pid)).collect()
+    }
+
+    fn end(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for First {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Hosts {
+    /// Starts `count` hosts, called `host1` and so on, at most 200. They share a directory.
+    ///
+    /// # Errors
+    /// If that is not possible here.
+    pub fn start(count: usize, shared: &Path) -> Result<Self, Skip> {
+        Self::make(count, shared, None)
+    }
+
+    /// The same with links that lose a part of the frames, and delay the others by a time.
+    ///
+    /// # Errors
+    /// If that is not possible here.
+    pub fn start_bad(
+        count: usize,
+        shared: &Path,
+        loss: f64,
+        delay: Duration,
+    ) -> Result<Self, Skip> {
+        need_program("python3")?;
+        Self::make(count, shared, Some((loss, delay)))
+    }
+
+    fn make(count: usize, shared: &Path, faults: Option<(f64, Duration)>) -> Result<Self, Skip> {
+        if !rustix::process::getuid().is_root() {
+            return Err(Skip("hosts with networks of their own are made by root only".into()));
+        }
+        for program in ["unshare", "nsenter", "hostname", "ip"] {
+            need_program(program)?;
+        }
+        let wire = First::start(WIRE, "wire", shared)?;
+        let mut hosts = Self { relays: Vec::new(), wire, firsts: Vec::new() };
+        for number in 0..count {
+            hosts.firsts.push(First::start(HOST, &format!("host{}", number + 1), shared)?);
+            let (wire, host) = (hosts.wire.process.id(), hosts.firsts[number].process.id());
+            let address = format!("{}/24", hosts.address(number));
+            let port = port(number);
+            let relayed = if faults.is_some() {
+                format!(
+                    "ip link add {port}in type veth peer name {port}out
+                     ip link set {port}in addrgenmode none up
+                     ip link set {port}out master wire up
+                     ip link set {port} addrgenmode none up"
+                )
+            } else {
+                format!("ip link set {port} master wire up")
+            };
+            let script = format!(
+                "set -e; PATH=$PATH:/usr/sbin:/sbin
+                 ip link add {port} type veth peer name eth0 netns {host}
+                 {relayed}
+                 nsenter --net=/proc/{host}/ns/net ip link set eth0 addrgenmode none
+                 nsenter --net=/proc/{host}/ns/net ip addr add {address} dev eth0
+                 nsenter --net=/proc/{host}/ns/net ip link set eth0 up"
+            );
+            let mut command = Command::new("nsenter");
+            command.arg(format!("--net=/proc/{wire}/ns/net")).args(["sh", "-c", &script]);
+            let done = run_with(&mut command, Input::Null, SOON);
+            if done.code() != 0 {
+                return Err(Skip(format!("cannot join hosts: {}", done.err().trim())));
+            }
+            if let Some((loss, delay)) = faults {
+                hosts.relay(&port, loss, delay)?;
+            }
+        }
+        Ok(hosts)
+    }
+
+    /// Starts the relay between a host's port and the bridge.
+    fn relay(&mut self, port: &str, loss: f64, delay: Duration) -> Result<(), Skip> {
+        let wire = self.wire.process.id();
+        let mut relay = Command::new("nsenter")
+            .arg(format!("--net=/proc/{wire}/ns/net"))
+            .args(["python3", "-c", include_str!("hosts/relay.py"), port, &format!("{port}in")])
+            .args([loss.to_string(), delay.as_secs_f64().to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| Skip(format!("no relay: {error}")))?;
+        let mut said = [0; 5];
+        let ready = relay.stdout.as_mut().is_some_and(|out| out.read_exact(&mut said).is_ok());
+        self.relays.push(relay);
+        if ready { Ok(()) } else { Err(Skip("the relay does not start".to_owned())) }
+    }
+
+    /// The number of hosts.
+    pub fn count(&self) -> usize {
+        self.firsts.len()
+    }
+
+    /// A host's address. Hosts count from 0.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn address(&self, host: usize) -> Ipv4Addr {
+        Ipv4Addr::new(10, 99, 0, u8::try_from(host + 1).expect("few hosts"))
+    }
+
+    /// The same command on a host.
+    #[must_use]
+    pub fn command(&self, host: usize, command: &Command) -> Command {
+        let first = self.firsts[host].process.id();
+        let mut there = Command::new("nsenter");
+        let name = |kind: &str| format!("--{kind}=/proc/{first}/ns/{kind}");
+        there
+            .args(["net", "uts", "ipc"].map(name))
+            .arg(format!("--mount=/proc/{first}/ns/mnt"))
+            .arg(format!("--pid=/proc/{first}/ns/pid_for_children"))
+            .arg("--")
+            .arg(command.get_program())
+            .args(command.get_args())
+            .env_clear()
+            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .current_dir("/");
+        there
+    }
+
+    /// Changes a host's link, with the words of ip-link(8) or tc(8) (`qdisc`...) after the device.
+    ///
+    /// # Panics
+    /// If that is not possible.
+    fn wire(&self, words: &[&str]) {
+        let wire = self.wire.process.id();
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{wire}/ns/net")).args(words);
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        run_with(&mut command, Input::Null, SOON).ok();
+    }
+
+    /// Cuts a host's link, or mends it.
+    ///
+    /// # Panics
+    /// If that is not possible.
+    pub fn cut(&self, host: usize, cut: bool) {
+        let state = if cut { "down" } else { "up" };
+        self.wire(&["ip", "link", "set", &port(host), state]);
+    }
+
+    /// The bytes that a host has sent over its link.
+    ///
+    /// # Panics
+    /// If they cannot be read.
+    pub fn sent(&self, host: usize) -> u64 {
+        let path = format!("/proc/{}/net/dev", self.firsts[host].process.id());
+        // `/proc/PID/net` is that of the process `unshare`, which is on the host.
+        let text = fs::read_to_string(path).expect("the counters of a host");
+        let line = text.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
+        let field = line.and_then(|line| line.split_whitespace().nth(8));
+        field.and_then(|field| field.parse().ok()).expect("the bytes that were sent")
+    }
+
+    /// The processes that are left on all hosts, each by name.
+    pub fn left(&self) -> Vec<String> {
+        let pids = self.firsts.iter().flat_map(First::others);
+        let name = |pid: u32| {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            // Who has ended and waits for its parent is nobody any more.
+            let is_over = state.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z"));
+            (!name.is_empty() && !is_over).then(|| format!("{} {pid}", name.trim()))
+        };
+        pids.filter_map(name).collect()
+    }
+
+    /// Waits until no process is left on any host; tells which are, if that takes too long.
+    ///
+    /// # Errors
+    /// Their names.
+    pub fn end_well(&self, limit: Duration) -> Result<(), Vec<String>> {
+        let gone = until(limit, || self.left().is_empty().then_some(()));
+        gone.ok_or_else(|| self.left())
+    }
+
+    /// Ends everything on a host at once, as a power failure does.
+    pub fn fail(&mut self, host: usize) {
+        self.firsts[host].end();
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for relay in &mut self.relays {
+            let _ = relay.kill();
+            let _ = relay.wait();
+        }
+    }
+}
+
+/// The wire's end of a host's link.
+fn port(host: usize) -> String {
+    format!("port{}", host + 1)
+}
