@@ -120,6 +120,16 @@ pub fn join(network: &Network, member: &Member, is_alive: &IsAlive<'_>) -> Resul
     join_on(&host(), network, member, is_alive)
 }
 
+/// The address that a container has in a network of this host, or would get by [`join`] now.
+/// Changes nothing.
+///
+/// # Errors
+/// Those of [`join`].
+pub fn preview(network: &Network, member: &Member, is_alive: &IsAlive<'_>) -> Result<Ipv4Addr> {
+    network.definition().scope.check()?;
+    address_in(network, &mut read(network, &host())?, member, is_alive)
+}
+
 /// Takes a container out of a network of this host. It is no error if it is not in it, or if the
 /// network was removed.
 pub fn leave(network: &Network, id: &str) -> Result<()> {
@@ -195,27 +205,10 @@ fn join_on(
 ) -> Result<Endpoint> {
     let definition = network.definition();
     definition.scope.check()?;
-    if let Some(address) = member.address {
-        ipam::check_address(definition, address)?;
-    }
     let _lock = network.dir().lock().map_err(Error::store("lock a network"))?;
     still_there(network)?;
     let mut file = read(network, host)?;
-    let before = file.members.iter().find(|entry| entry.id == member.id).cloned();
-    file.members.retain(|entry| entry.id != member.id && is_alive(&entry.id));
-    let holder = |address: Ipv4Addr| file.members.iter().find(|entry| entry.address == address);
-    let wished = member.address.or(before.map(|entry| entry.address));
-    let address = if let Some(address) = wished {
-        if let Some(by) = holder(address) {
-            let (network, by) = (definition.name.clone(), by.name.clone());
-            return Err(Error::Taken { address, network, by });
-        }
-        address
-    } else {
-        let free = ipam::allocate(definition, |address| holder(address).is_some(), file.last)?;
-        file.last = Some(free);
-        free
-    };
+    let address = address_in(network, &mut file, member, is_alive)?;
     let store = network.dir().store();
     let slot =
         change_slots(store, host, |slots| slots.take(&member.id, &definition.id, is_alive))??;
@@ -237,6 +230,34 @@ fn join_on(
         address,
         slot,
     })
+}
+
+/// Drops the member itself and dead ones from a network's entries; returns the member's address.
+fn address_in(
+    network: &Network,
+    file: &mut File,
+    member: &Member,
+    is_alive: &IsAlive<'_>,
+) -> Result<Ipv4Addr> {
+    let definition = network.definition();
+    if let Some(address) = member.address {
+        ipam::check_address(definition, address)?;
+    }
+    let before = file.members.iter().find(|entry| entry.id == member.id).cloned();
+    file.members.retain(|entry| entry.id != member.id && is_alive(&entry.id));
+    let holder = |address: Ipv4Addr| file.members.iter().find(|entry| entry.address == address);
+    let Some(wished) = member.address.or(before.map(|entry| entry.address)) else {
+        let free = ipam::allocate(definition, |address| holder(address).is_some(), file.last)?;
+        file.last = Some(free);
+        return Ok(free);
+    };
+    match holder(wished) {
+        Some(by) => {
+            let (network, by) = (definition.name.clone(), by.name.clone());
+            Err(Error::Taken { address: wished, network, by })
+        }
+        None => Ok(wished),
+    }
 }
 
 /// Fails if the network was removed, or another one has its name. Hold its lock.

@@ -9,6 +9,7 @@
 
 mod compare;
 mod containers;
+mod explained;
 mod known;
 mod oracle;
 mod programs;
@@ -129,7 +130,7 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     for world in long() {
         suite.case(format!("{}::python", world.mode), move || stage.python(world));
     }
-    for (name, case) in strangers::CASES {
+    for (name, case) in strangers::CASES.iter().chain(explained::CASES) {
         for world in long() {
             suite.case(format!("{}::{name}", world.mode), move || {
                 case(world);

@@ -23,7 +23,7 @@
 mod address;
 pub mod host;
 pub mod inet;
-pub(crate) mod interfaces;
+pub mod interfaces;
 mod messages;
 mod peers;
 mod request;

@@ -2,7 +2,8 @@
  *
  * `tool serve HOST PORT` listens, prints `ready` and tells every caller its name; `tool receive`
  * is the same for datagrams. `tool call HOST,HOST... PORT` prints what it hears or the error,
- * `tool ask HOST PORT` asks by a connected datagram socket. */
+ * `tool ask HOST PORT` asks by a connected datagram socket, `tool variables` prints what it was
+ * given. */
 #include "net.h"
 
 static void serve(const char *host, int port) {
@@ -37,6 +38,10 @@ static void receive(const char *host, int port) {
 }
 
 int main(int argc, char **argv) {
+    if (argc == 2 && !strcmp(argv[1], "variables")) {
+        for (char **one = environ; *one; one++) line("%s", *one);
+        return 0;
+    }
     if (argc != 4) return 2;
     int port = atoi(argv[3]), fd;
     begin();

@@ -5,11 +5,10 @@ use abi::network::Protocol;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno as Raw;
 use rustix::net::{
-    AddressFamily, Protocol as Netlink, RecvFlags, SendFlags, SocketAddrAny, SocketFlags,
-    SocketType, bind, getsockname, ipproto, netlink, recv, send, socket_with, sockopt,
+    SocketAddrAny, SocketFlags, bind, getsockname, ipproto, netlink, socket_with, sockopt,
 };
 use std::net::SocketAddr;
-use sys::socket::peer_name;
+use sys::socket::{ask_netlink, peer_name};
 use view::errno::Result;
 use view::guest::{SocketKind, SocketOption, Sockets};
 use view::sockets::inet::{LONGEST, SHORTEST, given};
@@ -49,15 +48,6 @@ fn protocol(socket: BorrowedFd<'_>) -> rustix::io::Result<Option<Protocol>> {
         Some(ipproto::UDP) => Some(Protocol::Udp),
         _ => None,
     })
-}
-
-/// Asks a part of the kernel by netlink(7); `None` for `NETLINK_ROUTE`.
-fn ask(protocol: Option<Netlink>, request: &[u8], answer: &mut [u8]) -> rustix::io::Result<usize> {
-    let (family, flags) = (AddressFamily::NETLINK, SocketFlags::CLOEXEC);
-    let socket = socket_with(family, SocketType::RAW, flags, protocol)?;
-    send(&socket, request, SendFlags::empty())?;
-    let (length, _) = recv(&socket, &mut *answer, RecvFlags::empty())?;
-    Ok(length)
 }
 
 impl<H> Sockets for Backend<'_, H> {
@@ -138,17 +128,18 @@ impl<H> Sockets for Backend<'_, H> {
     }
 
     fn ask_sockets(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize> {
-        ask(Some(netlink::SOCK_DIAG), request, answer).map_err(errno)
+        ask_netlink(Some(netlink::SOCK_DIAG), request, answer).map_err(errno)
     }
 
     fn ask_routes(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize> {
-        ask(None, request, answer).map_err(errno)
+        ask_netlink(None, request, answer).map_err(errno)
     }
 
     fn is_for_routes(&mut self, socket: HostFd) -> bool {
         let is_it = self.with_socket(socket, |socket| {
             let family = sockopt::socket_domain(socket)?;
-            Ok(family == AddressFamily::NETLINK && sockopt::socket_protocol(socket)?.is_none())
+            Ok(family == rustix::net::AddressFamily::NETLINK
+                && sockopt::socket_protocol(socket)?.is_none())
         });
         is_it == Ok(true)
     }

@@ -49,7 +49,7 @@ const NAME: usize = 12;
 /// `LOOPBACK_IFINDEX`.
 const LOOPBACK: u32 = 1;
 /// `IFNAMSIZ`.
-const LABEL: usize = 16;
+pub const LABEL: usize = 16;
 /// An address of another host, to which no packet is sent.
 const WORLD: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
 
@@ -97,6 +97,11 @@ impl Place {
         }
         first.unwrap_or(Self::LOOPBACK)
     }
+}
+
+/// The name of the interface at which containers of this host see their addresses, ended by NULs.
+pub fn shown_at(host: &mut impl Sockets) -> [u8; LABEL] {
+    Place::find(host, &mut [0; 4096]).label
 }
 
 impl Interfaces {
