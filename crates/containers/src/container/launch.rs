@@ -237,7 +237,7 @@ fn make_sources<'a>(session: &Session, mounts: impl Iterator<Item = &'a MountSpe
 fn explained(session: &Session, run: &Run, prepared: &Prepared) -> Result<Ended> {
     let failed = |error| Error::failed("cannot print the plan").cause(error);
     let plan = serde_json::to_value(&prepared.plan).map_err(failed)?;
-    let network = networks::explained(session, &run.container, &run.record.config, prepared)?;
+    let network = networks::explained(session, &run.container, &run.record.config, &prepared.plan)?;
     let network = serde_json::to_value(network).map_err(failed)?;
     let engine = prepared.engine.name();
     Ok(Ended::Explained(serde_json::json!({"engine": engine, "network": network, "plan": plan})))

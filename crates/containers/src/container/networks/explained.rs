@@ -4,13 +4,12 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use engine::plan::{self, Network as Planned};
+use engine::plan::{self, Network as Planned, Plan};
 use engine::spec::{ContainerConfig, NetworkMode, Publish};
 use net::{agent, hosts, members};
 use serde::Serialize;
 use store::ContainerDir;
 
-use super::super::prepare::Prepared;
 use super::super::record;
 use super::{as_member, find, may_live};
 use crate::error::Result;
@@ -20,8 +19,8 @@ use crate::session::Session;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Explained {
-    /// `names`: addresses that are translated; `packets`: a namespace that is connected; `none`: one
-    /// that is not; `host`; `container:NAME`.
+    /// `names`: addresses that are translated; `packets`: a namespace that is connected; `none`:
+    /// one that is not; `host`; `container:NAME`.
     mode: String,
     /// The networks with names in which it is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -54,9 +53,9 @@ pub fn explained(
     session: &Session,
     container: &ContainerDir,
     config: &ContainerConfig,
-    prepared: &Prepared,
+    planned: &Plan,
 ) -> Result<Explained> {
-    let (network, planned) = (&config.network, &prepared.plan);
+    let network = &config.network;
     let is_named = matches!(planned.network, Planned::Names(_));
     let mode = match (&planned.network, &network.mode) {
         (Planned::Names(_), _) => "names".to_owned(),

@@ -37,7 +37,7 @@ struct Layout {
 impl Layout {
     fn of(call: &Call) -> Self {
         let word = Arch::from_audit(call.arch).map_or(8, Arch::word);
-        // The longest member of the union is `struct ifmap`: two of the kernel's words, and 8 bytes.
+        // The longest member of the union is `struct ifmap`: two words, and 8 bytes.
         Self { word, request: LABEL + 2 * word + 8 }
     }
 }
