@@ -10,6 +10,7 @@ mod start;
 #[cfg(test)]
 mod tests;
 
+pub use abi::network::NAME_SERVER;
 pub use process::{Containers, is_running, run};
 pub use server::{Directory, Server};
 pub use start::{WORD, ensure, ensure_served};
