@@ -1,7 +1,10 @@
 //! Examines the host: what it allows, which mode a run takes by itself, and why not the others.
 //!
 //! The facts and trials are those of the crate `host`; each engine says how well it fits them.
-//! Every mode has its line, also one that this build does not have.
+//! Every mode has its line, also one that this build does not have. [`networks`] says the same of
+//! networks.
+
+mod networks;
 
 use engine::choose::{CallsBy, Engine, Fit, RootKind, by_name, choose, modes};
 use engine::facts::Facts;
@@ -10,6 +13,7 @@ use host::Host;
 use serde::Serialize;
 
 use crate::session::Session;
+pub use networks::NetworkLine;
 
 /// What was found.
 #[derive(Debug)]
@@ -18,6 +22,8 @@ pub struct Answer {
     pub host: Host,
     /// All modes.
     pub engines: Vec<EngineLine>,
+    /// All kinds of networks.
+    pub networks: Vec<NetworkLine>,
 }
 
 /// Examines the host by trials, which takes some tens of milliseconds.
@@ -29,7 +35,8 @@ pub fn examine(session: &Session) -> Answer {
     session.name_programs(&mut host);
     facts.find_helpers(&host);
     let engines = engines(&host, &facts);
-    Answer { host, engines }
+    let networks = networks::networks(&host, &engines);
+    Answer { host, engines, networks }
 }
 
 /// How well a mode fits this host.

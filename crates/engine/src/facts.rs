@@ -43,6 +43,8 @@ pub struct Facts {
     pub slirp4netns: Option<PathBuf>,
     /// This host has no default route, which pasta takes its addresses from.
     pub no_default_route: bool,
+    /// What leads to other members, where the container is in networks with names.
+    pub ways: Option<Ways>,
     /// The first port that the caller may listen on.
     pub first_port: u16,
     /// The size of the host's `/dev/shm`, where the container asks for one.
@@ -80,6 +82,16 @@ pub struct Facts {
     /// Features that the backend inside processes does not use, by names
     /// ([`abi::shared::Switches`]).
     pub switches: String,
+}
+
+/// What leads to the other members of networks with names.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ways {
+    /// The interface at which a container sees its addresses.
+    pub interface: String,
+    /// This host has adapters for remote memory: InfiniBand and the like.
+    pub has_rdma: bool,
 }
 
 /// A program of the host that an engine needs.
@@ -157,6 +169,9 @@ impl Facts {
             facts.pasta = host.programs.find("pasta");
             facts.slirp4netns = host.programs.find("slirp4netns");
             facts.no_default_route = !has_default_route();
+        }
+        if !config.network.networks.is_empty() {
+            facts.ways = Some(Ways::of_host());
         }
         let publishes = !config.network.published().is_empty();
         if caller.uid != 0 && (private || publishes) {
@@ -273,6 +288,28 @@ pub(crate) fn is_served() -> bool {
 }
 
 /// Whether the kernel has a route to everywhere, for either family; true where it does not tell.
+impl Ways {
+    fn of_host() -> Self {
+        let label = view::sockets::interfaces::shown_at(&mut Routes);
+        let name = label.split(|byte| *byte == 0).next().unwrap_or_default();
+        let adapters = std::fs::read_dir("/sys/class/infiniband");
+        Self {
+            interface: String::from_utf8_lossy(name).into_owned(),
+            has_rdma: adapters.is_ok_and(|mut adapters| adapters.next().is_some()),
+        }
+    }
+}
+
+/// Asks the kernel as the view does.
+struct Routes;
+
+impl view::guest::Sockets for Routes {
+    fn ask_routes(&mut self, request: &[u8], answer: &mut [u8]) -> view::errno::Result<usize> {
+        let told = sys::socket::ask_netlink(None, request, answer);
+        told.map_err(|error| view::Errno(error.raw_os_error() as u16))
+    }
+}
+
 fn has_default_route() -> bool {
     let text = |path| std::fs::read_to_string(path).ok();
     // Destination and mask are columns 1 and 7 of the one, destination and its length columns 0 and

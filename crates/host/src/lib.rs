@@ -35,6 +35,7 @@ mod inside;
 mod kernel;
 mod limits;
 mod namespaces;
+mod network;
 mod overlay;
 mod programs;
 mod ptrace;
@@ -62,6 +63,7 @@ pub use inside::{Inside, InsideKind};
 pub use kernel::Kernel;
 pub use limits::{Limit, Limits};
 pub use namespaces::{Barrier, Namespaces};
+pub use network::Networking;
 pub use overlay::Overlay;
 pub use programs::{PROGRAMS, Program, Programs};
 pub use ptrace::Ptrace;
@@ -142,6 +144,8 @@ pub struct Host {
     pub programs: Programs,
     /// User namespaces, and other namespaces inside them.
     pub namespaces: Namespaces,
+    /// What networks of containers need.
+    pub networking: Networking,
     /// Overlay mounts on the store's file system.
     pub overlay: Overlay,
     /// Seccomp filters.
@@ -198,6 +202,7 @@ impl Host {
         let programs = Programs::search(context);
         let security = Security::read();
         let namespaces = Namespaces::probe(&security, context.timeout);
+        let networking = Networking::probe(&namespaces.net, context.timeout);
         let mut subordinate = SubordinateIds::read(&caller);
         subordinate.complete(&caller, &programs, &namespaces, &security, context);
         let overlay = Overlay::probe(context, &namespaces, &programs);
@@ -220,6 +225,7 @@ impl Host {
             subordinate,
             programs,
             namespaces,
+            networking,
             overlay,
             security,
         }

@@ -124,6 +124,17 @@ pub fn join(network: &Network, member: &Member, is_alive: &IsAlive<'_>) -> Resul
     join_on(&host(), network, member, is_alive)
 }
 
+/// The address that a container has in a network of this host, or would get by [`join`] now.
+/// Changes nothing.
+///
+/// # Errors
+/// Those of [`join`].
+pub fn preview(network: &Network, member: &Member, is_alive: &IsAlive<'_>) -> Result<Ipv4Addr> {
+    network.definition().scope.check()?;
+    let part = cluster::part(network)?;
+    address_in(network, &mut read(network, &host())?, (member, part), is_alive)
+}
+
 /// Takes a container out of a network of this host. It is no error if it is not in it, or if the
 /// network was removed.
 pub fn leave(network: &Network, id: &str) -> Result<()> {
@@ -198,35 +209,11 @@ fn join_on(
 ) -> Result<Endpoint> {
     let definition = network.definition();
     definition.scope.check()?;
-    if let Some(address) = member.address {
-        ipam::check_address(definition, address)?;
-    }
     let _lock = network.dir().lock().map_err(Error::store("lock a network"))?;
     still_there(network)?;
     let part = cluster::part(network)?;
     let mut file = read(network, host)?;
-    let before = file.members.iter().find(|entry| entry.id == member.id).cloned();
-    file.members.retain(|entry| entry.id != member.id && is_alive(&entry.id));
-    let holder = |address: Ipv4Addr| file.members.iter().find(|entry| entry.address == address);
-    // In another list this host may have had another part.
-    let is_own = |address: &Ipv4Addr| part.is_none_or(|(slice, _)| slice.contains(*address));
-    let wished = member.address.or(before.map(|entry| entry.address).filter(is_own));
-    let address = if let Some(address) = wished {
-        if let Some((slice, _)) = part {
-            cluster::in_slice(network, slice, address)?;
-        }
-        if let Some(by) = holder(address) {
-            let (network, by) = (definition.name.clone(), by.name.clone());
-            return Err(Error::Taken { address, network, by });
-        }
-        address
-    } else {
-        let range = part.map(|(slice, _)| slice).or(definition.range);
-        let within = crate::Definition { range, ..definition.clone() };
-        let free = ipam::allocate(&within, |address| holder(address).is_some(), file.last)?;
-        file.last = Some(free);
-        free
-    };
+    let address = address_in(network, &mut file, (member, part), is_alive)?;
     let store = network.dir().store();
     let slot =
         change_slots(store, host, |slots| slots.take(&member.id, &definition.id, is_alive))??;
@@ -249,6 +236,42 @@ fn join_on(
         slot,
         node: part.map(|(_, node)| node),
     })
+}
+
+/// Drops the member itself and dead ones from a network's entries; returns the member's address.
+/// `part`: that of this host in a network of several.
+fn address_in(
+    network: &Network,
+    file: &mut File,
+    (member, part): (&Member, Option<(Subnet, Ipv4Addr)>),
+    is_alive: &IsAlive<'_>,
+) -> Result<Ipv4Addr> {
+    let definition = network.definition();
+    if let Some(address) = member.address {
+        ipam::check_address(definition, address)?;
+    }
+    let before = file.members.iter().find(|entry| entry.id == member.id).cloned();
+    file.members.retain(|entry| entry.id != member.id && is_alive(&entry.id));
+    let holder = |address: Ipv4Addr| file.members.iter().find(|entry| entry.address == address);
+    // In another list this host may have had another part.
+    let is_own = |address: &Ipv4Addr| part.is_none_or(|(slice, _)| slice.contains(*address));
+    let Some(wished) = member.address.or(before.map(|entry| entry.address).filter(is_own)) else {
+        let range = part.map(|(slice, _)| slice).or(definition.range);
+        let within = crate::Definition { range, ..definition.clone() };
+        let free = ipam::allocate(&within, |address| holder(address).is_some(), file.last)?;
+        file.last = Some(free);
+        return Ok(free);
+    };
+    if let Some((slice, _)) = part {
+        cluster::in_slice(network, slice, wished)?;
+    }
+    match holder(wished) {
+        Some(by) => {
+            let (network, by) = (definition.name.clone(), by.name.clone());
+            Err(Error::Taken { address: wished, network, by })
+        }
+        None => Ok(wished),
+    }
 }
 
 /// Fails if the network was removed, or another one has its name. Hold its lock.

@@ -1,9 +1,12 @@
-//! Options of sockets that `rustix` does not have.
+//! Options of sockets that `rustix` does not have, and questions to the kernel by netlink(7).
 
 use crate::raw;
 use linux_raw_sys::general::{__NR_getsockopt, __NR_setsockopt};
 use linux_raw_sys::net::{SO_PEERNAME, SOL_SOCKET};
 use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
 use std::os::fd::{AsFd, AsRawFd};
 
 const IPPROTO_IP: usize = 0;
@@ -44,6 +47,20 @@ pub fn peer_name(socket: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     // until the call returns.
     unsafe { raw::call(__NR_getsockopt, arguments) }?;
     Ok(length as usize)
+}
+
+/// Sends a request to a part of the kernel (`None` for `NETLINK_ROUTE`); returns the length of the
+/// first part of the answer.
+pub fn ask_netlink(
+    protocol: Option<Protocol>,
+    request: &[u8],
+    answer: &mut [u8],
+) -> Result<usize, Errno> {
+    let (family, flags) = (AddressFamily::NETLINK, SocketFlags::CLOEXEC);
+    let socket = socket_with(family, SocketType::RAW, flags, protocol)?;
+    send(&socket, request, SendFlags::empty())?;
+    let (length, _) = recv(&socket, answer, RecvFlags::empty())?;
+    Ok(length)
 }
 
 /// The processor's time stamp counter.

@@ -137,6 +137,12 @@ pub enum After {
     Bound,
     /// The kernel told about itself: put the container's host name into it.
     HostName,
+    /// The kernel may have shown addresses of the host's interfaces: put the container's in their
+    /// place.
+    Interfaces {
+        /// Size of the guest's buffer before an `ioctl`.
+        room: u32,
+    },
     /// The kernel showed the owners of an object of System V: translate them.
     Owners {
         /// `struct ipc64_perm` in the guest's memory.

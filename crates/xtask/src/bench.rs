@@ -13,6 +13,7 @@ mod inside;
 mod lists;
 mod mpi;
 mod names;
+mod net;
 mod places;
 mod pull;
 mod report;
@@ -76,9 +77,11 @@ const ALL: &[(&str, Who, Measure)] = &[
     ("fresh", Who::Range, fresh::measure),
     ("engines", Who::OneId, engines::measure),
     ("mpi", Who::OneId, mpi::measure),
+    ("net", Who::OneId, net::measure),
 ];
 
 pub(crate) use inside::{call_loop, fault_loop, time_loop};
+pub(crate) use net::work::{serve as net_serve, work as net_work};
 
 /// Measures the named sections, or all.
 pub(crate) fn run(names: &[String]) -> Outcome {

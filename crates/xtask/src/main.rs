@@ -77,6 +77,8 @@ fn main() -> ExitCode {
         "time-loop" => bench::time_loop(rest),
         "call-loop" => bench::call_loop(rest),
         "fault-loop" => bench::fault_loop(rest),
+        "net-serve" => bench::net_serve(rest),
+        "net-work" => bench::net_work(rest),
         "help" | "-h" | "--help" => {
             println!("{USAGE}");
             Ok(())

@@ -165,6 +165,12 @@ const PRCTL: &[u32] = &[3, 4, 7, 8, 21, 22, 23, 24, 27, 28, 35, 38, 39, 47, 59];
 /// `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION` (twice), `FS_IOC_ENABLE_VERITY`.
 const IOCTL: &[u32] =
     &[0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602, 0x4004_7602, 0x4080_6685];
+/// `SIOCGIFCONF`, `SIOCGIFADDR`, `SIOCGIFDSTADDR`, `SIOCGIFBRDADDR`, `SIOCGIFNETMASK`.
+pub const INTERFACES: &[u32] = &[0x8912, 0x8915, 0x8917, 0x8919, 0x891b];
+/// How musl receives an answer about interfaces, without an address: so many bytes, with
+/// `MSG_DONTWAIT`. Other programs ask so for nothing that matters.
+pub const ASKED_BY_MUSL: (u32, u32) = (8192, 0x40);
+const BY_MUSL: Test = Test::Both((2, ASKED_BY_MUSL.0), (3, ASKED_BY_MUSL.1));
 /// Commands that set (`IPC_SET`) or show (`IPC_STAT`, `*_STAT`, `*_STAT_ANY`) the owners of an
 /// object of System V; i386 programs add `IPC_64`.
 const SHM_OWNERS: &[u32] = &[1, 2, 13, 15, 0x101, 0x102, 0x10d, 0x10f];
@@ -263,14 +269,15 @@ pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
         },
         Class::Path | Class::Exec => Catch::Stop,
         Class::Descriptor => match op {
-            Op::Ioctl if interest.identity || interest.shared_image => {
-                Catch::StopIf(&[Test::OneOf(1, IOCTL)])
-            }
+            Op::Ioctl => match (interest.identity || interest.shared_image, interest.networks) {
+                (true, true) => Catch::StopIf(&[Test::OneOf(1, IOCTL), Test::OneOf(1, INTERFACES)]),
+                (true, false) => Catch::StopIf(&[Test::OneOf(1, IOCTL)]),
+                (false, true) => Catch::StopIf(&[Test::OneOf(1, INTERFACES)]),
+                (false, false) => Catch::Pass,
+            },
             // A file that was opened for writing is already a copy, and the status of a file system
             // shows nothing that must be hidden.
-            Op::Ftruncate | Op::Ftruncate64 | Op::Fstatfs | Op::Fstatfs64 | Op::Ioctl => {
-                Catch::Pass
-            }
+            Op::Ftruncate | Op::Ftruncate64 | Op::Fstatfs | Op::Fstatfs64 => Catch::Pass,
             Op::Getdents | Op::Getdents64 | Op::Readdir => if_so(interest.listing),
             // An in-process backend may remember the working directory.
             Op::Fchdir => if_so(interest.identity || interest.in_process),
@@ -295,6 +302,7 @@ fn socket(op: Op, interest: &Interest) -> Catch {
         // permission, which emulated root seems to have.
         Op::Socket if interest.identity => Catch::FailIf(raw::EPROTONOSUPPORT as u16, AUDIT),
         Op::Accept | Op::Accept4 => Catch::StopIf(&[Test::Given(1)]),
+        Op::Recvfrom if interest.networks => Catch::StopIf(&[Test::Given(4), BY_MUSL]),
         Op::Sendto | Op::Recvfrom => Catch::StopIf(&[Test::Given(4)]),
         Op::Getsockopt => match (interest.identity, interest.networks) {
             (true, true) => Catch::StopIf(PEERS_AND_NAMES),

@@ -57,6 +57,10 @@ pub struct Msghdr {
     pub name: usize,
     /// `msg_namelen`, an `int`.
     pub name_length: usize,
+    /// `msg_iov`, a pointer to `struct iovec`: a pointer and a size.
+    pub vectors: usize,
+    /// `msg_iovlen`, a size.
+    pub vector_count: usize,
     /// `msg_control`, a pointer.
     pub control: usize,
     /// `msg_controllen`, a size.
@@ -81,6 +85,8 @@ impl Msghdr {
                 word: 8,
                 name: 0,
                 name_length: 8,
+                vectors: 16,
+                vector_count: 24,
                 control: 32,
                 control_length: 40,
                 flags: 48,
@@ -92,6 +98,8 @@ impl Msghdr {
                 word: 4,
                 name: 0,
                 name_length: 4,
+                vectors: 8,
+                vector_count: 12,
                 control: 16,
                 control_length: 20,
                 flags: 24,

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use containers::config::Colour;
-use containers::doctor::{self, EngineLine, State};
+use containers::doctor::{self, EngineLine, NetworkLine, State};
 use host::{Finding, Level};
 
 use crate::args::system::DoctorArgs;
@@ -26,12 +26,12 @@ pub(crate) fn run(context: &Context, args: &DoctorArgs) -> Result<Exit, Report> 
             return Err(Report::usage(format!("unknown format {other:?}")).hint("text or json"));
         }
     };
-    let doctor::Answer { host, engines: lines } = doctor::examine(context.session()?);
+    let doctor::Answer { host, engines: lines, networks } = doctor::examine(context.session()?);
     let usable = lines.iter().any(|line| line.chosen);
     if json {
         let answer = serde_json::json!({
             "host": host, "findings": host.findings(), "engines": lines,
-            "chosen": lines.iter().find(|line| line.chosen).map(|line| line.mode),
+            "networks": networks, "chosen": lines.iter().find(|line| line.chosen).map(|line| line.mode),
         });
         output::line(output::pretty(&answer))?;
     } else {
@@ -40,7 +40,7 @@ pub(crate) fn run(context: &Context, args: &DoctorArgs) -> Result<Exit, Report> 
             Colour::Never => false,
             Colour::Auto => context.output_is_terminal(),
         };
-        output::print(&text(&host.findings(), &lines, colour))?;
+        output::print(&text(&host.findings(), (&lines, &networks), colour))?;
     }
     Ok(if usable { Exit::OK } else { NO_ENGINE })
 }
@@ -56,7 +56,11 @@ fn mark(level: Level) -> (&'static str, &'static str) {
 }
 
 /// The lines for a person: `+` works, `!` works with something less, `x` does not.
-fn text(findings: &[Finding], engines: &[EngineLine], colour: bool) -> String {
+fn text(
+    findings: &[Finding],
+    (engines, networks): (&[EngineLine], &[NetworkLine]),
+    colour: bool,
+) -> String {
     let mut page = Page { text: String::new(), colour };
     page.heading("HOST");
     let width = findings.iter().map(|finding| finding.name.len()).max().unwrap_or(0);
@@ -66,12 +70,7 @@ fn text(findings: &[Finding], engines: &[EngineLine], colour: bool) -> String {
     }
     page.heading("\nENGINES");
     for engine in engines {
-        let (level, word) = match engine.state {
-            State::Ready => (Level::Good, "ready"),
-            State::Degraded => (Level::Warn, "degraded"),
-            State::Unusable => (Level::Bad, "unusable"),
-            State::Absent => (Level::Note, "not in this build"),
-        };
+        let (level, word) = level_of(engine.state);
         let chosen = if engine.chosen { ", chosen" } else { "" };
         let why = match (&engine.why, engine.state) {
             (Some(why), State::Degraded | State::Unusable) => format!(": {why}"),
@@ -80,7 +79,27 @@ fn text(findings: &[Finding], engines: &[EngineLine], colour: bool) -> String {
         page.line(level, engine.mode, 2, &format!("{}: {word}{chosen}{why}", engine.about));
         page.advice(2, engine.advice.as_deref());
     }
+    page.heading("\nNETWORKS");
+    let width = networks.iter().map(|network| network.mode.len()).max().unwrap_or(0);
+    for network in networks {
+        let (level, word) = level_of(network.state);
+        let why = network.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        let engines = network.engines.join(" ");
+        let within = if engines.is_empty() { engines } else { format!(" in {engines}") };
+        let value = format!("{}: {word}{within}{why}", network.about);
+        page.line(level, network.mode, width, &value);
+        page.advice(width, network.advice.as_deref());
+    }
     page.text
+}
+
+const fn level_of(state: State) -> (Level, &'static str) {
+    match state {
+        State::Ready => (Level::Good, "ready"),
+        State::Degraded => (Level::Warn, "degraded"),
+        State::Unusable => (Level::Bad, "unusable"),
+        State::Absent => (Level::Note, "not in this build"),
+    }
 }
 
 /// A text that grows, in colour or not.
@@ -143,7 +162,20 @@ mod tests {
             why: Some("refused".into()),
             advice: Some("ask".into()),
         };
-        insta::assert_snapshot!(text(&findings, std::slice::from_ref(&line), false), @r"
+        let network = |mode, state, engines: &[&'static str], why: Option<&str>| NetworkLine {
+            mode,
+            about: "of some kind",
+            state,
+            engines: engines.to_vec(),
+            why: why.map(str::to_owned),
+            advice: why.map(|_| "ask".into()),
+        };
+        let networks = [
+            network("names", State::Ready, &["I1", "P1"], None),
+            network("overlay", State::Unusable, &[], Some("refused")),
+        ];
+        let lines = (std::slice::from_ref(&line), &networks[..]);
+        insta::assert_snapshot!(text(&findings, lines, false), @r"
         HOST
           kernel           6.8.0 x86_64
         x user namespaces  refused
@@ -153,7 +185,12 @@ mod tests {
         ENGINES
         x N1  user namespaces: unusable: refused
               hint: ask
+
+        NETWORKS
+        + names    of some kind: ready in I1 P1
+        x overlay  of some kind: unusable: refused
+                   hint: ask
         ");
-        assert!(text(&findings, &[line], true).contains("\x1b[31mx\x1b[0m user namespaces"));
+        assert!(text(&findings, lines, true).contains("\x1b[31mx\x1b[0m user namespaces"));
     }
 }

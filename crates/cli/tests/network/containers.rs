@@ -158,6 +158,18 @@ impl<'w> Lab<'w> {
         run_with(&mut self.command(name, &["--rm"], words), Input::Null, crate::LIMIT)
     }
 
+    /// The same with more options.
+    pub(crate) fn run_with(&self, name: &str, options: &[&str], words: &[&str]) -> Finished {
+        run_with(&mut self.command(name, options, words), Input::Null, crate::LIMIT)
+    }
+
+    /// Runs a program in a new container that has the host's network.
+    pub(crate) fn run_on_host(&self, options: &[&str], words: &[&str]) -> Finished {
+        let mode = format!("--execmode={}", self.mode);
+        let all = [&["run", &mode], options, &[self.image], words].concat();
+        run_with(&mut self.person.command(&all), Input::Null, crate::LIMIT)
+    }
+
     /// Starts a container that goes on, and waits until it has said `ready`.
     ///
     /// # Panics

@@ -9,6 +9,7 @@
 
 mod compare;
 mod containers;
+mod explained;
 mod hosts;
 mod known;
 mod oracle;
@@ -138,7 +139,7 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     for world in long() {
         suite.case(format!("{}::python", world.mode), move || stage.python(world));
     }
-    for (name, case) in strangers::CASES {
+    for (name, case) in strangers::CASES.iter().chain(explained::CASES) {
         for world in long() {
             suite.case(format!("{}::{name}", world.mode), move || {
                 case(world);

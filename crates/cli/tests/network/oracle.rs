@@ -38,8 +38,8 @@ for at in '' two; do
     $at ip link set eth0 addrgenmode none
     $at ip ntable change name arp_cache dev eth0 retrans 20
 done
-ip addr add "$address/24" dev eth0
-two ip addr add 100.80.0.3/24 dev eth0
+ip addr add "$address/24" brd + dev eth0
+two ip addr add 100.80.0.3/24 brd + dev eth0
 ip link set eth0 up
 two ip link set eth0 up
 case $how in

@@ -48,9 +48,11 @@ pub(crate) const PROGRAMS: &[Program] = &[
     Program { name: "listeners", least: 200, ..ANY },
     Program { name: "six", least: 950, ..ANY },
     Program { name: "udp", short: true, least: 310, ..ANY },
+    Program { name: "interfaces", short: true, least: 70, ..ANY },
     Program { name: "outside", is_plain: true, least: 40, ..ANY },
     Program { name: "connects32", source: "connects", flags: &["-m32"], least: 380, ..ANY },
     Program { name: "udp32", source: "udp", flags: &["-m32"], least: 310, ..ANY },
+    Program { name: "interfaces32", source: "interfaces", flags: &["-m32"], least: 70, ..ANY },
 ];
 
 /// Python's servers and clients, in `guests/service.py`.

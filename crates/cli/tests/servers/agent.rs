@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -34,6 +35,9 @@ fn agents(w: &World, name: &str) -> Vec<Pid> {
 
 /// Connections do not go through the agent, and live on. Another one is there soon.
 fn killed_agent(w: &World) -> Outcome {
+    // The modes have one store, and so one agent.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let lab = w.lab();
     lab.serve("server", "wait_for test -e /ready; exec python3 /holder.py 50");
     lab.write("server", "/holder.py", guest("holder.py"));

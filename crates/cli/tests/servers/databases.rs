@@ -1,4 +1,4 @@
-//! Tests of databases: PostgreSQL with Debian's cluster and passwords, Redis with a replica.
+//! Tests of databases: `PostgreSQL` with Debian's cluster and passwords, Redis with a replica.
 
 use testkit::skip::Outcome;
 
@@ -8,8 +8,8 @@ use crate::stage::{Case, World};
 pub(crate) const CASES: &[(&str, In, Case)] =
     &[("postgresql", In::First, postgresql), ("redis", In::All, redis)];
 
-/// Each of two databases has its own directory, whose inode's number is PostgreSQL's key of shared
-/// memory (System V's is the host's), and port 5432.
+/// Each of two databases has port 5432, and its own directory, whose inode's number is the key of
+/// its shared memory (System V's keys are the host's).
 fn postgresql(w: &World) -> Outcome {
     let lab = w.lab();
     let serve = "\

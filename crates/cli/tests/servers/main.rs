@@ -1,5 +1,5 @@
-//! The suite of servers and their clients, as they are installed and run every day, in containers of
-//! networks with names and without namespaces: they find each other by name, listen on the ports of
+//! The suite of servers and their clients, as they are installed and run every day, in containers
+//! of networks with names and without namespaces: they find each other by name, listen on the ports of
 //! their own configurations, and see each other's addresses.
 //!
 //! The image is a Debian tree that `mmdebstrap` makes once, below `target/testkit`. Everything runs
@@ -13,6 +13,7 @@
 mod agent;
 mod databases;
 mod languages;
+mod limits;
 mod mpi;
 mod stage;
 mod tools;
@@ -39,8 +40,15 @@ impl In {
     }
 }
 
-const GROUPS: &[&[(&str, In, Case)]] =
-    &[mpi::CASES, databases::CASES, web::CASES, languages::CASES, tools::CASES, agent::CASES];
+const GROUPS: &[&[(&str, In, Case)]] = &[
+    mpi::CASES,
+    databases::CASES,
+    web::CASES,
+    languages::CASES,
+    tools::CASES,
+    limits::CASES,
+    agent::CASES,
+];
 
 fn main() -> ExitCode {
     let listing = std::env::args().any(|word| word == "--list");

@@ -1,5 +1,5 @@
-//! Tests of web servers and balancers: nginx with Debian's own configuration, HAProxy before two of
-//! them, names that are resolved at run time, published ports.
+//! Tests of web servers and balancers: nginx with Debian's own configuration, `HAProxy` before two
+//! of them, names that are resolved at run time, published ports.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -92,7 +92,7 @@ fn haproxy(w: &World) -> Outcome {
 }
 
 /// A port of the host that is free now.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let socket = TcpListener::bind("0.0.0.0:0").expect("a port");
     socket.local_addr().expect("an address").port()
 }

@@ -177,7 +177,7 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
     }
     let prepared = prepared?;
     if run.explain {
-        return explained(&prepared);
+        return explained(session, run, &prepared);
     }
     for warning in &prepared.plan.warnings {
         session.warn(warning);
@@ -234,10 +234,13 @@ fn make_sources<'a>(session: &Session, mounts: impl Iterator<Item = &'a MountSpe
     Ok(())
 }
 
-fn explained(prepared: &Prepared) -> Result<Ended> {
-    let plan = serde_json::to_value(&prepared.plan)
-        .map_err(|error| Error::failed("cannot print the plan").cause(error))?;
-    Ok(Ended::Explained(serde_json::json!({"engine": prepared.engine.name(), "plan": plan})))
+fn explained(session: &Session, run: &Run, prepared: &Prepared) -> Result<Ended> {
+    let failed = |error| Error::failed("cannot print the plan").cause(error);
+    let plan = serde_json::to_value(&prepared.plan).map_err(failed)?;
+    let network = networks::explained(session, &run.container, &run.record.config, &prepared.plan)?;
+    let network = serde_json::to_value(network).map_err(failed)?;
+    let engine = prepared.engine.name();
+    Ok(Ended::Explained(serde_json::json!({"engine": engine, "network": network, "plan": plan})))
 }
 
 /// Starts a program, until when the container cannot be removed.

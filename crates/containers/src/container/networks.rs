@@ -5,6 +5,8 @@
 //! names. It keeps them until its program has ended ([`leave`]); of one that was killed together
 //! with its supervisor the next that joins removes what is left.
 
+mod explained;
+
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -21,6 +23,7 @@ use super::record::{self, Record};
 use crate::error::{Error, Result};
 use crate::request::{networks, ports};
 use crate::session::Session;
+pub use explained::explained;
 
 /// The networks of a request as they are called in the store, checked before anything is made.
 ///
@@ -235,12 +238,7 @@ fn joined(
     let networks = find(session, &config.network.networks)?;
     let mut endpoints = Vec::new();
     for (network, wanted) in networks.iter().zip(&config.network.networks) {
-        let member = Member {
-            id: container.id().to_owned(),
-            name: record::title(container),
-            aliases: wanted.aliases.clone(),
-            address: wanted.address,
-        };
+        let member = as_member(container, wanted);
         endpoints.push(members::join(network, &member, &may_live)?);
     }
     let slot = match endpoints.first() {
@@ -279,6 +277,15 @@ fn joined(
             .is_ok();
     let (table, slot) = (place.table, place.slot);
     Ok(NetworkPlace { table, slot, address, name, hosts, asks })
+}
+
+fn as_member(container: &ContainerDir, wanted: &Membership) -> Member {
+    Member {
+        id: container.id().to_owned(),
+        name: record::title(container),
+        aliases: wanted.aliases.clone(),
+        address: wanted.address,
+    }
 }
 
 /// The place that a running container has.

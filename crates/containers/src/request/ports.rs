@@ -148,6 +148,29 @@ pub fn choose(publish: &mut [Publish]) -> Result<()> {
         publish[at].host = host;
         publish[at].among = 0;
     }
+    check_once(publish)
+}
+
+/// Checks that no port of the host is given twice.
+fn check_once(publish: &[Publish]) -> Result<()> {
+    let address = |one: &Publish| one.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let end = |one: &Publish| u32::from(one.host) + u32::from(one.count);
+    for (at, one) in publish.iter().enumerate() {
+        let meets = |other: &&Publish| {
+            let (mine, its) = (address(one), address(other));
+            let any =
+                mine.is_ipv4() == its.is_ipv4() && (mine.is_unspecified() || its.is_unspecified());
+            let first = u32::from(one.host.max(other.host));
+            one.udp == other.udp && (any || mine == its) && first < end(one).min(end(other))
+        };
+        if let Some(other) = publish[..at].iter().find(meets) {
+            let port = one.host.max(other.host);
+            return Err(Error::invalid(format!(
+                "--publish: port {port} of the host is given twice"
+            ))
+            .with_hint("give each port of the container another one"));
+        }
+    }
     Ok(())
 }
 
@@ -196,6 +219,32 @@ mod tests {
         let mut publish = [parsed("127.0.0.1::80").unwrap()];
         choose(&mut publish).unwrap();
         assert_ne!(publish[0].host, 0);
+    }
+
+    #[test]
+    fn a_port_of_the_host_is_given_once() {
+        let chosen = |texts: &[&str]| {
+            let mut publish: Vec<_> = texts.iter().map(|text| parsed(text).unwrap()).collect();
+            choose(&mut publish).is_ok()
+        };
+        for texts in [
+            &["8080:80", "8080:81"][..],
+            &["8080:80", "8080:80"],
+            &["8080:80", "127.0.0.1:8080:81"],
+            &["8000-8009:1000-1009", "81:80", "127.0.0.1:8009:80"],
+            &["[::1]:8080:80", "[::]:8080:81"],
+        ] {
+            assert!(!chosen(texts), "{texts:?}");
+        }
+        for texts in [
+            &["8080:80", "8081:80"][..],
+            &["8080:80", "8080:80/udp"],
+            &["127.0.0.1:8080:80", "127.0.0.2:8080:80"],
+            &["8000-8009:1000-1009", "8010:80"],
+            &["8080:80", "[::1]:8080:80"],
+        ] {
+            assert!(chosen(texts), "{texts:?}");
+        }
     }
 
     /// As in Docker: several ports outside for one inside mean any of them that is free.

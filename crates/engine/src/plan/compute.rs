@@ -3,7 +3,7 @@
 use super::namespaces::{Neighbour, namespaces};
 use super::{
     Capabilities, Ids, Network, NetworkPlace, Plan, Process, Root, Source, identity, limits,
-    mounts, security,
+    mounts, peers, security,
 };
 use crate::error::{Error, Result};
 use crate::facts::Facts;
@@ -152,7 +152,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
             request,
             &person,
             (&ids, by_view),
-            hostname.as_deref(),
+            (hostname.as_deref(), &network),
             affinity,
             &mut warnings,
         )?,
@@ -252,7 +252,7 @@ fn process(
     request: &Request<'_>,
     person: &identity::Person,
     (ids, by_view): (&Ids, bool),
-    hostname: Option<&str>,
+    (hostname, network): (Option<&str>, &Network),
     affinity: Vec<usize>,
     warnings: &mut Vec<String>,
 ) -> Result<Process> {
@@ -281,7 +281,7 @@ fn process(
         if privileged { None } else { security::capabilities(config, person.uid)? };
     Ok(Process {
         argv,
-        env: environment(request, person, tty, hostname),
+        env: environment(request, person, tty, (hostname, network)),
         cwd,
         create_cwd: !overrides.exec,
         uid: person.uid,
@@ -311,7 +311,7 @@ fn environment(
     request: &Request<'_>,
     person: &identity::Person,
     tty: bool,
-    hostname: Option<&str>,
+    (hostname, network): (Option<&str>, &Network),
 ) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     // Few are compared one by one, which is quicker than a map of them; many would take minutes.
@@ -348,6 +348,9 @@ fn environment(
     set(&format!("HOME={}", person.home.display()), false);
     if tty {
         set("TERM=xterm", false);
+    }
+    for (name, value) in peers::variables(network, request.facts) {
+        set(&format!("{name}={value}"), false);
     }
     all
 }

@@ -12,12 +12,14 @@ mod identity;
 mod limits;
 mod mounts;
 mod namespaces;
+mod peers;
 mod security;
 
 pub use compute::{Overrides, PrivateBy, Request, plan};
 pub use identity::{Accounts, KEEP_GROUPS, NoAccounts, caller_inside, home, range};
 pub use limits::changed_settings;
 pub use namespaces::Neighbour;
+pub use peers::variables;
 pub use security::{capability_names, parse_capability};
 
 use crate::spec::MountSpec;

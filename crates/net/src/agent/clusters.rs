@@ -34,7 +34,7 @@ use crate::remote::{self, Known, Peer};
 /// How often files are looked at.
 const TICK: Duration = Duration::from_millis(100);
 /// How often it is looked who lives, although no file has changed.
-const CHECK: Duration = Duration::from_secs(2);
+const CHECK: Duration = Duration::from_secs(5);
 /// A network is served for so long after its last member.
 const LINGER: Duration = Duration::from_secs(5);
 /// The members of a host that is down are forgotten after so long.

@@ -12,6 +12,7 @@ mod start;
 #[cfg(test)]
 mod tests;
 
+pub use abi::network::NAME_SERVER;
 pub use containers::Containers;
 pub use process::{is_running, run};
 pub use server::{Directory, Server};

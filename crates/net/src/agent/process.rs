@@ -118,8 +118,8 @@ impl Known {
     }
 
     /// The container that has a real address. For a socket of datagrams that is bound to all of the
-    /// host's, and at the host's own address in a network of scope `cluster`, the one that has noted
-    /// its port.
+    /// host's, and at the host's own address in a network of scope `cluster`: the one that has
+    /// noted its port.
     fn container(&self, client: SocketAddr, transport: Transport) -> Option<(Slot, u64)> {
         let (table, IpAddr::V4(address)) = (self.table()?, client.ip()) else { return None };
         let slot = if address == Ipv4Addr::LOCALHOST && transport == Transport::Udp {

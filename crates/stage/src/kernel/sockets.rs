@@ -16,6 +16,7 @@ use view::{Errno, HostFd};
 const DATAGRAMS: u32 = 2;
 /// `SOCK_RAW`.
 const RAW: u32 = 3;
+const NETLINK_ROUTE: u32 = 0;
 const NETLINK_SOCK_DIAG: u32 = 4;
 const IPV6_V6ONLY: u32 = 26;
 const IPPROTO_IP: u32 = 0;
@@ -66,7 +67,7 @@ fn open(family: u32, kind: u32, protocol: u32) -> Result<HostFd> {
     Ok(HostFd(socket as i32))
 }
 
-fn ask(
+fn ask_by_datagram(
     socket: HostFd,
     agent: SocketAddrV4,
     question: &[u8],
@@ -87,6 +88,19 @@ fn ask(
         Err(Errno::EAGAIN | Errno::EINTR) => Err(Errno::ETIMEDOUT),
         told => told.map(|length| length as usize),
     }
+}
+
+/// Asks a part of the kernel by netlink(7).
+fn ask(protocol: u32, request: &[u8], answer: &mut [u8]) -> Result<usize> {
+    let socket = open(net::AF_NETLINK, RAW, protocol)?;
+    let (at, length) = (request.as_ptr() as u64, request.len() as u64);
+    let sent = reads!(__NR_sendto, fd(socket), at, length, 0, 0, 0);
+    let answered = sent.and_then(|_| {
+        let (at, length) = (answer.as_mut_ptr() as u64, answer.len() as u64);
+        writes!(__NR_recvfrom, fd(socket), at, length, 0, 0, 0)
+    });
+    calls::close(socket.0);
+    answered.map(|length| length as usize)
 }
 
 impl Sockets for Backend<'_> {
@@ -161,15 +175,16 @@ impl Sockets for Backend<'_> {
     }
 
     fn ask_sockets(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize> {
-        let socket = open(net::AF_NETLINK, RAW, NETLINK_SOCK_DIAG)?;
-        let (at, length) = (request.as_ptr() as u64, request.len() as u64);
-        let sent = reads!(__NR_sendto, fd(socket), at, length, 0, 0, 0);
-        let answered = sent.and_then(|_| {
-            let (at, length) = (answer.as_mut_ptr() as u64, answer.len() as u64);
-            writes!(__NR_recvfrom, fd(socket), at, length, 0, 0, 0)
-        });
-        calls::close(socket.0);
-        answered.map(|length| length as usize)
+        ask(NETLINK_SOCK_DIAG, request, answer)
+    }
+
+    fn ask_routes(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize> {
+        ask(NETLINK_ROUTE, request, answer)
+    }
+
+    fn is_for_routes(&mut self, socket: HostFd) -> bool {
+        let is = |name, value| option(socket, net::SOL_SOCKET, name) == Ok(value);
+        is(net::SO_DOMAIN, net::AF_NETLINK) && is(net::SO_PROTOCOL, NETLINK_ROUTE)
     }
 
     fn ask_agent(
@@ -179,7 +194,7 @@ impl Sockets for Backend<'_> {
         answer: &mut [u8],
     ) -> Result<usize> {
         let socket = open(net::AF_INET, DATAGRAMS, 0)?;
-        let answered = ask(socket, agent, question, answer);
+        let answered = ask_by_datagram(socket, agent, question, answer);
         calls::close(socket.0);
         answered
     }

@@ -131,7 +131,10 @@ fn rule<N: Backend>(
         Op::Getdents | Op::Getdents64 => {
             out_of_line(|| crate::paths::listing::enter(context, arguments))
         }
-        Op::Ioctl => out_of_line(|| files::change_flags(context, arguments)),
+        Op::Ioctl => match crate::sockets::interfaces::asked(context, arguments) {
+            Some(verdict) => Ok(verdict),
+            None => out_of_line(|| files::change_flags(context, arguments)),
+        },
         Op::Execve | Op::Execveat => Ok(out_of_line(|| crate::exec::plan(context, call))),
         Op::FileGetattr | Op::FileSetattr => Err(Errno::ENOSYS),
         Op::Chroot
@@ -207,14 +210,22 @@ pub fn leave<N: Backend>(
         After::Filter | After::Forgive | After::HostName => {
             process::leave(context, after, call, result)
         }
+        After::Interfaces { room } if is_ioctl(call) => {
+            crate::sockets::interfaces::told(context, call, room, result)
+        }
         After::Address { .. }
         | After::AddressFrom { .. }
         | After::Message { .. }
         | After::Messages { .. }
         | After::Sent { .. }
         | After::Peer
-        | After::Bound => crate::sockets::leave(context, after, call, result),
+        | After::Bound
+        | After::Interfaces { .. } => crate::sockets::leave(context, after, call, result),
     }
+}
+
+fn is_ioctl(call: &Call) -> bool {
+    abi::calls::find(call.arch, call.number).is_some_and(|entry| entry.op == Op::Ioctl)
 }
 
 /// Checks the assumption of [`After::Unseen`] or [`After::FromTree`]; backends call it before

@@ -2,7 +2,7 @@
 //! system here, addresses of the internet in [`super::inet`].
 
 use super::request::Request;
-use super::{abstract_names, inet};
+use super::{abstract_names, inet, interfaces};
 use crate::CallContext;
 use crate::calls::support::{exists, unless_no_directory};
 use crate::errno::{Errno, Result};
@@ -417,25 +417,26 @@ pub(super) fn receive<N: Backend>(
 
 /// Translates an address that the kernel wrote at `from` (address and length) for the guest, who
 /// wants it at `to`, where there is room for `room` bytes. The length is written first, as the
-/// kernel does it, even if the address then cannot be written.
+/// kernel does it, even if the address then cannot be written. Returns the result for the guest.
 pub(super) fn received<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
-    from: (u64, u64),
-    to: (u64, u64),
+    (from, to): ((u64, u64), (u64, u64)),
     room: u32,
-) -> Result<()> {
+    result: i64,
+) -> Result<i64> {
     let mut length = [0; 4];
     context.backend.read(from.1, &mut length)?;
     let whole = u32::from_le_bytes(length) as usize;
     let in_place = from == to;
     let there = if in_place { whole.min(room as usize) } else { whole };
     let shown = Shown::of(context, request, from.0, (there, whole))?;
-    if in_place && !shown.changed {
-        return Ok(());
+    if !in_place || shown.changed {
+        context.backend.write(to.1, &(shown.whole as u32).to_le_bytes())?;
+        shown.write(context, to.0, room as usize)?;
     }
-    context.backend.write(to.1, &(shown.whole as u32).to_le_bytes())?;
-    shown.write(context, to.0, room as usize)
+    let is_received = request.op == Op::Recvfrom;
+    Ok(if is_received { interfaces::received(context, request, whole, result) } else { result })
 }
 
 /// The sender of a message that the kernel has written, if it is one of the internet.

@@ -99,6 +99,17 @@ pub trait Sockets {
         let _ = (agent, question, answer);
         Err(Errno::ENOSYS)
     }
+    /// Returns true if a socket is one of rtnetlink(7).
+    fn is_for_routes(&mut self, socket: HostFd) -> bool {
+        let _ = socket;
+        false
+    }
+    /// Sends a request to the kernel's rtnetlink(7), and returns the length of the first part of
+    /// the answer.
+    fn ask_routes(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize> {
+        let _ = (request, answer);
+        Err(Errno::ENOSYS)
+    }
     /// `SO_PROTOCOL` alone.
     fn socket_protocol(&mut self, socket: HostFd) -> Result<Option<Protocol>> {
         let _ = socket;

@@ -8,7 +8,7 @@
 
 use super::address::{self, Shown};
 use super::request::Request;
-use super::{inet, peers};
+use super::{inet, interfaces, peers};
 use crate::CallContext;
 use crate::errno::Result;
 use crate::guest::Backend;
@@ -286,13 +286,13 @@ fn give_room(layout: &Msghdr, header: &mut [u8], name: u64) {
     header[layout.name_length..layout.name_length + 4].copy_from_slice(&room);
 }
 
-/// Translates the guest's own header after `recvmsg`.
+/// Translates the guest's own header after `recvmsg`. Returns the result for the guest.
 pub(super) fn received<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
-    at: u64,
-    room: u32,
-) -> Result<()> {
+    (at, room): (u64, u32),
+    result: i64,
+) -> Result<i64> {
     let layout = layout_of(request);
     let mut header: Header = [0; 64];
     context.backend.read(at, &mut header[..layout.size])?;
@@ -309,21 +309,25 @@ pub(super) fn received<N: Backend>(
             shown.write(context, name, room as usize)?;
         }
     }
-    incoming_control(context, request, (&layout, &header), sender)
+    incoming_control(context, request, (&layout, &header), sender)?;
+    let whole = if name == 0 { 0 } else { whole };
+    Ok(interfaces::received_message(context, request, (whole, at), result))
 }
 
 /// Copies headers to the guest, translated, after `recvmsg` or `recvmmsg` has written into copies.
+/// Returns the result for the guest.
 pub(super) fn received_many<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
     scratch: u64,
     count: u32,
     result: i64,
-) -> Result<()> {
+) -> Result<i64> {
     let layout = layout_of(request);
     let one = request.op == abi::calls::Op::Recvmsg;
     let (stride, filled) =
         if one { (layout.size, 1) } else { (layout.stride, (result as u64).min(u64::from(count))) };
+    let mut told = result;
     for index in 0..filled {
         let offset = index * stride as u64;
         let (mut guest, mut copy): (Header, Header) = ([0; 64], [0; 64]);
@@ -352,8 +356,17 @@ pub(super) fn received_many<N: Backend>(
         }
         context.backend.write(to, &guest[..stride])?;
         incoming_control(context, request, (&layout, &guest), sender)?;
+        let received = if one { result } else { u32_at(&copy, layout.size).into() };
+        let from = (if name == 0 { 0 } else { whole }, to);
+        let shown = interfaces::received_message(context, request, from, received);
+        if one {
+            told = shown;
+        } else if shown != received {
+            let shown = u32::try_from(shown).unwrap_or_default();
+            context.backend.write(to + layout.size as u64, &shown.to_le_bytes())?;
+        }
     }
-    Ok(())
+    Ok(told)
 }
 
 /// Translates ids and addresses in a received control buffer. `sender`: the message's, as the

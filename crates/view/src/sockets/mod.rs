@@ -15,6 +15,8 @@
 //! In a container whose networks have names, addresses of the internet are translated too:
 //! [`inet`].
 //!
+//! They also see the interfaces of these networks: [`interfaces`].
+//!
 //! - [`request`]: decodes the arguments, also those of `socketcall`. [`address`]: translates names.
 //!   [`messages`]: `sendmsg` and its family. [`peers`]: ids of other processes.
 
@@ -22,6 +24,7 @@ mod abstract_names;
 mod address;
 pub mod host;
 pub mod inet;
+pub mod interfaces;
 mod messages;
 mod peers;
 mod request;
@@ -61,6 +64,7 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) 
         Op::Accept | Op::Accept4 | Op::Getsockname | Op::Getpeername => {
             address::receive(context, &request, 1)
         }
+        Op::Recvfrom if request.arguments[4] == 0 => Ok(interfaces::watch(context, &request)),
         Op::Recvfrom => address::receive(context, &request, 4),
         Op::Sendmsg => messages::send(context, &request),
         Op::Sendmmsg => messages::send_many(context, &request),
@@ -71,8 +75,8 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) 
     }
 }
 
-/// Finishes a call for `Address`, `AddressFrom`, `Message`, `Messages`, `Sent`, `Peer` and `Bound`;
-/// returns the result for the guest.
+/// Finishes a call for `Address`, `AddressFrom`, `Message`, `Messages`, `Sent`, `Peer`, `Bound` and
+/// `Interfaces`; returns the result for the guest.
 pub fn leave<N: Backend>(
     context: &mut CallContext<'_, N>,
     after: After,
@@ -91,24 +95,28 @@ pub fn leave<N: Backend>(
     }
     let done = match after {
         After::Address { address, length, room } => {
-            address::received(context, &request, (address, length), (address, length), room)
+            let here = (address, length);
+            address::received(context, &request, (here, here), room, result)
         }
         After::AddressFrom { scratch, address, length, room } => {
             let from = (scratch, scratch + address::LENGTH_BEHIND);
-            address::received(context, &request, from, (address, length), room)
+            address::received(context, &request, (from, (address, length)), room, result)
         }
-        After::Message { header, room } => messages::received(context, &request, header, room),
+        After::Message { header, room } => {
+            messages::received(context, &request, (header, room), result)
+        }
         After::Messages { scratch, count } => {
             messages::received_many(context, &request, scratch, count, result)
         }
         After::Sent { scratch, count } => {
-            messages::sent_many(context, &request, scratch, count, result)
+            messages::sent_many(context, &request, scratch, count, result).map(|()| result)
         }
-        After::Peer => peers::told(context, &request),
-        After::Bound => address::bound(context, &request),
-        _ => Ok(()),
+        After::Peer => peers::told(context, &request).map(|()| result),
+        After::Bound => address::bound(context, &request).map(|()| result),
+        After::Interfaces { .. } => Ok(interfaces::nameless(context, &request, result)),
+        _ => Ok(result),
     };
     // The kernel has done its part, and would also return an error if it could not write to the
     // guest's memory.
-    done.map_or_else(Errno::result, |()| result)
+    done.unwrap_or_else(Errno::result)
 }

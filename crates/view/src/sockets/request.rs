@@ -54,7 +54,12 @@ impl Request {
 
     /// Returns true if structures in memory are those of i386.
     pub(super) fn is_32_bit(&self) -> bool {
-        matches!(Arch::from_audit(self.call.arch), Some(Arch::I386))
+        self.arch() == Arch::I386
+    }
+
+    /// The architecture of structures in memory.
+    pub(super) fn arch(&self) -> Arch {
+        Arch::from_audit(self.call.arch).unwrap_or(Arch::X86_64)
     }
 
     /// The same call with other arguments. Its number stays, so that a filter of the guest decides

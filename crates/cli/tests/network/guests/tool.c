@@ -4,7 +4,8 @@
  * is the same for datagrams. `tool call HOST,HOST... PORT` prints what it hears or the error,
  * `tool ask HOST PORT` asks by a connected datagram socket. `tool names NAME,NAME... 0` looks names
  * up, `tool again HOST PORT` calls until it hears something, `tool stay HOST PORT` stays connected
- * and says a word for each line that it reads. */
+ * and says a word for each line that it reads, `tool variables`
+ * prints what it was given. */
 #include "net.h"
 #include <netdb.h>
 #include <time.h>
@@ -123,6 +124,10 @@ static void abstract(const char *what) {
 }
 
 int main(int argc, char **argv) {
+    if (argc == 2 && !strcmp(argv[1], "variables")) {
+        for (char **one = environ; *one; one++) line("%s", *one);
+        return 0;
+    }
     if (argc != 4) return 2;
     int port = atoi(argv[3]), fd;
     begin();

@@ -143,6 +143,8 @@ impl Sockets for DynBackend<'_> {
         fn close_twin(twin: HostFd);
         fn ask_sockets(request: &[u8], answer: &mut [u8]) -> Result<usize>;
         fn ask_agent(agent: SocketAddrV4, question: &[u8], answer: &mut [u8]) -> Result<usize>;
+        fn ask_routes(request: &[u8], answer: &mut [u8]) -> Result<usize>;
+        fn is_for_routes(socket: HostFd) -> bool;
         fn socket_protocol(socket: HostFd) -> Result<Option<Protocol>>;
         fn ticks() -> u64;
     }

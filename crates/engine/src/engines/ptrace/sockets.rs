@@ -11,7 +11,7 @@ use rustix::net::{
 };
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
-use sys::socket::peer_name;
+use sys::socket::{ask_netlink, peer_name};
 use view::errno::Result;
 use view::guest::{SocketKind, SocketOption, Sockets};
 use view::sockets::inet::{LONGEST, SHORTEST, given};
@@ -131,15 +131,20 @@ impl<H> Sockets for Backend<'_, H> {
     }
 
     fn ask_sockets(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize> {
-        let mut ask = || {
-            let protocol = Some(netlink::SOCK_DIAG);
-            let (family, flags) = (AddressFamily::NETLINK, SocketFlags::CLOEXEC);
-            let socket = socket_with(family, SocketType::RAW, flags, protocol)?;
-            send(&socket, request, SendFlags::empty())?;
-            let (length, _) = recv(&socket, &mut *answer, RecvFlags::empty())?;
-            Ok(length)
-        };
-        ask().map_err(errno)
+        ask_netlink(Some(netlink::SOCK_DIAG), request, answer).map_err(errno)
+    }
+
+    fn ask_routes(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize> {
+        ask_netlink(None, request, answer).map_err(errno)
+    }
+
+    fn is_for_routes(&mut self, socket: HostFd) -> bool {
+        let is_it = self.with_socket(socket, |socket| {
+            let family = sockopt::socket_domain(socket)?;
+            Ok(family == rustix::net::AddressFamily::NETLINK
+                && sockopt::socket_protocol(socket)?.is_none())
+        });
+        is_it == Ok(true)
     }
 
     fn ask_agent(

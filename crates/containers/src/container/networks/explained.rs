@@ -1,0 +1,107 @@
+//! What `run --explain` says of a container's network. Nothing is changed: the container joins no
+//! network, and the addresses are those that it would get now.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use engine::plan::{self, Network as Planned, Plan};
+use engine::spec::{ContainerConfig, NetworkMode, Publish};
+use net::{agent, hosts, members};
+use serde::Serialize;
+use store::ContainerDir;
+
+use super::super::record;
+use super::{as_member, find, may_live};
+use crate::error::Result;
+use crate::session::Session;
+
+/// A container's network.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Explained {
+    /// `names`: addresses that are translated; `packets`: a namespace that is connected; `none`:
+    /// one that is not; `host`; `container:NAME`.
+    mode: String,
+    /// The networks with names in which it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    networks: Vec<Place>,
+    /// Its host name; `None` for the host's.
+    hostname: Option<String>,
+    /// Ports on the host.
+    published: Vec<Publish>,
+    /// Where programs ask for names; `None` where they ask the host's servers.
+    name_server: Option<Ipv4Addr>,
+    /// Variables that lead to the other members, unless they are set already.
+    variables: BTreeMap<&'static str, String>,
+}
+
+/// Its place in one of them.
+#[derive(Debug, Serialize)]
+struct Place {
+    name: String,
+    subnet: String,
+    address: Ipv4Addr,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    aliases: Vec<String>,
+}
+
+/// Finds it for a plan that is not carried out.
+///
+/// # Errors
+/// Those that the start would meet: a network that is gone, an address that is taken.
+pub fn explained(
+    session: &Session,
+    container: &ContainerDir,
+    config: &ContainerConfig,
+    planned: &Plan,
+) -> Result<Explained> {
+    let network = &config.network;
+    let is_named = matches!(planned.network, Planned::Names(_));
+    let mode = match (&planned.network, &network.mode) {
+        (Planned::Names(_), _) => "names".to_owned(),
+        (Planned::Helper { .. }, _) => "packets".to_owned(),
+        (Planned::Loopback, _) => "none".to_owned(),
+        (Planned::Inherit, NetworkMode::Container(name)) => format!("container:{name}"),
+        (Planned::Inherit, _) => match (&network.mode, &config.join) {
+            (NetworkMode::Default, Some(name)) => format!("container:{name}"),
+            _ => "host".to_owned(),
+        },
+    };
+    let facts = engine::facts::Facts::of(session.host(), &session.probing(), config);
+    let hostname = if is_named && config.hostname.as_deref().is_none_or(str::is_empty) {
+        let title = record::title(container);
+        Some(hosts::name(&title, container.id()).to_owned())
+    } else {
+        planned.hostname.clone()
+    };
+    let networks = if is_named { places(session, container, config)? } else { Vec::new() };
+    let asks = !networks.is_empty();
+    Ok(Explained {
+        mode,
+        networks,
+        hostname,
+        published: network.published().to_vec(),
+        name_server: asks.then_some(agent::NAME_SERVER),
+        variables: plan::variables(&planned.network, &facts).into_iter().collect(),
+    })
+}
+
+fn places(
+    session: &Session,
+    container: &ContainerDir,
+    config: &ContainerConfig,
+) -> Result<Vec<Place>> {
+    let store = session.store()?;
+    let may_live = |id: &str| may_live(store, id);
+    let wanted = &config.network.networks;
+    let networks = find(session, wanted)?;
+    let place = |(network, wanted): (&net::Network, &engine::spec::Membership)| {
+        Ok(Place {
+            name: network.name().to_owned(),
+            subnet: network.definition().subnet.to_string(),
+            address: members::preview(network, &as_member(container, wanted), &may_live)?,
+            aliases: wanted.aliases.clone(),
+        })
+    };
+    networks.iter().zip(wanted).map(place).collect()
+}

@@ -1,0 +1,168 @@
+//! What `bench net` runs at both ends: `net-serve ADDRESS PORT` and `net-work ADDRESS PORT KIND
+//! COUNT`, in containers and outside of them.
+//!
+//! The first byte of a connection says what it is for. The caller prints one line: nanoseconds for
+//! each of COUNT, or for a stream (COUNT MiB) the seconds and the seconds of processors that both
+//! ends took for each GiB.
+
+use std::io::{Error, ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::shell::Outcome;
+
+const STREAM: u8 = b's';
+const PING_PONG: u8 = b'p';
+const CONNECT: u8 = b'c';
+/// Bytes of each write and read of a stream, as iperf3 has them.
+const BLOCK: usize = 128 << 10;
+/// How long the other end may take to begin.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Seconds of processors that this process has taken.
+fn processor() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default().as_secs_f64()
+}
+
+fn place(words: &[String]) -> Outcome<(SocketAddr, &[String])> {
+    let [address, port, rest @ ..] = words else { return Err("an address and a port".to_owned()) };
+    let address = address.parse().map_err(|_| format!("{address} is no address"))?;
+    let port = port.parse().map_err(|_| format!("{port} is no port"))?;
+    Ok((SocketAddr::new(address, port), rest))
+}
+
+/// `net-serve`: serves until it is ended.
+pub(crate) fn serve(words: &[String]) -> Outcome {
+    let (address, _) = place(words)?;
+    let failed = |error: Error| format!("serve {address}: {error}");
+    let datagrams = UdpSocket::bind(address).map_err(failed)?;
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    std::thread::spawn(move || {
+        let mut bytes = [0; 64];
+        while datagrams.recv(&mut bytes).is_ok() {}
+    });
+    loop {
+        let (connection, _) = listener.accept().map_err(failed)?;
+        // A caller that has gone is its own affair.
+        let _ = answer(connection);
+    }
+}
+
+fn answer(mut connection: TcpStream) -> Result<(), Error> {
+    let mut kind = [0];
+    connection.read_exact(&mut kind)?;
+    match kind[0] {
+        PING_PONG => {
+            connection.set_nodelay(true)?;
+            let mut byte = [0];
+            while connection.read(&mut byte)? != 0 {
+                connection.write_all(&byte)?;
+            }
+        }
+        STREAM => {
+            let (mut block, before) = (vec![0; BLOCK], processor());
+            while connection.read(&mut block)? != 0 {}
+            connection.write_all(&(processor() - before).to_le_bytes())?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the address is a number")]
+fn connect(address: SocketAddr) -> Result<TcpStream, Error> {
+    let began = Instant::now();
+    loop {
+        match TcpStream::connect(address) {
+            Err(error)
+                if error.kind() == ErrorKind::ConnectionRefused && began.elapsed() < SOON =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            done => return done,
+        }
+    }
+}
+
+/// `net-work`.
+pub(crate) fn work(words: &[String]) -> Outcome {
+    let (address, rest) = place(words)?;
+    let [kind, count] = rest else { return Err("a kind and a count".to_owned()) };
+    let count: u32 = count.parse().map_err(|_| "the count is not a number")?;
+    let done = match kind.as_str() {
+        "stream" => stream(address, count),
+        "ping-pong" => ping_pong(address, count),
+        "connect" => connections(address, count),
+        "sendto" => datagrams(address, count),
+        other => return Err(format!("no work {other}")),
+    };
+    done.map_err(|error| format!("{kind} {address}: {error}"))
+}
+
+fn each(began: Instant, count: u32) {
+    println!("{}", began.elapsed().as_secs_f64() * 1e9 / f64::from(count));
+}
+
+fn stream(address: SocketAddr, mebibytes: u32) -> Result<(), Error> {
+    let mut connection = connect(address)?;
+    connection.write_all(&[STREAM])?;
+    let (block, before, began) = (vec![7; BLOCK], processor(), Instant::now());
+    for _ in 0..(u64::from(mebibytes) << 20) / BLOCK as u64 {
+        connection.write_all(&block)?;
+    }
+    connection.shutdown(std::net::Shutdown::Write)?;
+    let mut theirs = [0; 8];
+    connection.read_exact(&mut theirs)?;
+    let gibibytes = f64::from(mebibytes) / 1024.0;
+    let processors = processor() - before + f64::from_le_bytes(theirs);
+    println!("{} {}", began.elapsed().as_secs_f64() / gibibytes, processors / gibibytes);
+    Ok(())
+}
+
+fn ping_pong(address: SocketAddr, count: u32) -> Result<(), Error> {
+    let mut connection = connect(address)?;
+    connection.set_nodelay(true)?;
+    connection.write_all(&[PING_PONG])?;
+    let (mut byte, mut began) = ([0], Instant::now());
+    for round in 0..=count {
+        if round == 1 {
+            began = Instant::now();
+        }
+        connection.write_all(&byte)?;
+        connection.read_exact(&mut byte)?;
+    }
+    each(began, count);
+    Ok(())
+}
+
+/// The other end accepts and closes; its side of the connection waits, not the caller's.
+fn connections(address: SocketAddr, count: u32) -> Result<(), Error> {
+    let once = || {
+        let mut connection = connect(address)?;
+        connection.write_all(&[CONNECT])?;
+        connection.read(&mut [0]).map(drop)
+    };
+    once()?;
+    let began = Instant::now();
+    for _ in 0..count {
+        once()?;
+    }
+    each(began, count);
+    Ok(())
+}
+
+/// Of a socket that is not connected, to a receiver that reads.
+fn datagrams(address: SocketAddr, count: u32) -> Result<(), Error> {
+    drop(connect(address)?);
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    socket.send_to(&[0; 32], address)?;
+    let began = Instant::now();
+    for _ in 0..count {
+        socket.send_to(&[0; 32], address)?;
+    }
+    each(began, count);
+    Ok(())
+}
