@@ -318,7 +318,8 @@ fn lookup() -> Line {
     let slot = |number: u16| Slot::new(number).expect("a slot");
     for number in 0..MEMBERS {
         table.take(slot(number), u64::from(number) + 1);
-        let membership = Membership { network: 1, address: address(number), prefix: 16 };
+        let (network, cluster) = (1, false);
+        let membership = Membership { network, address: address(number), prefix: 16, cluster };
         assert!(table.members().join(slot(number), membership), "no room for a member");
         let port = Port {
             protocol: Protocol::Tcp,
