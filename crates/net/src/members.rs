@@ -27,6 +27,34 @@ pub const SLOTS: u32 = abi::network::SLOTS as u32 - 1;
 const PREFIX: &str = "members-";
 const SUFFIX: &str = ".json";
 
+/// How a container is connected with the other members. Those of different kinds do not reach each
+/// other, so a network has members of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// By addresses of the host, which an engine translates.
+    #[default]
+    Names,
+    /// By packets, from a network namespace of its own.
+    Packets,
+}
+
+impl Kind {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Names => "translated addresses",
+            Self::Packets => "packets",
+        })
+    }
+}
+
 /// A container that joins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Member {
@@ -38,6 +66,8 @@ pub struct Member {
     pub aliases: Vec<String>,
     /// The address that it wishes; `None` for a free one.
     pub address: Option<Ipv4Addr>,
+    /// How it is connected; `None` for one that has joined already.
+    pub kind: Option<Kind>,
 }
 
 /// A container that has joined.
@@ -54,6 +84,9 @@ pub struct Entry {
     pub address: Ipv4Addr,
     /// Its slot, less than [`SLOTS`].
     pub slot: u32,
+    /// How it is connected.
+    #[serde(default, skip_serializing_if = "Kind::is_default")]
+    pub kind: Kind,
     /// When it joined, in seconds since 1970.
     #[serde(default)]
     pub since: u64,
@@ -115,7 +148,7 @@ struct Slot {
 /// # Errors
 /// [`Error::NotFound`] if the network was removed; [`Error::Scope`] if it is one of a later
 /// version; [`Error::BadAddress`] and [`Error::Taken`] for an address that is wished;
-/// [`Error::Full`]; [`Error::NoSlot`].
+/// [`Error::Mixed`] where a member of another kind lives; [`Error::Full`]; [`Error::NoSlot`].
 pub fn join(network: &Network, member: &Member, is_alive: &IsAlive<'_>) -> Result<Endpoint> {
     join_on(&host(), network, member, is_alive)
 }
@@ -203,6 +236,11 @@ fn join_on(
     let mut file = read(network, host)?;
     let before = file.members.iter().find(|entry| entry.id == member.id).cloned();
     file.members.retain(|entry| entry.id != member.id && is_alive(&entry.id));
+    let kind = member.kind.or(before.as_ref().map(|entry| entry.kind)).unwrap_or_default();
+    if let Some(other) = file.members.iter().find(|entry| entry.kind != kind) {
+        let (network, by) = (definition.name.clone(), other.name.clone());
+        return Err(Error::Mixed { network, by, kind: other.kind });
+    }
     let holder = |address: Ipv4Addr| file.members.iter().find(|entry| entry.address == address);
     let wished = member.address.or(before.map(|entry| entry.address));
     let address = if let Some(address) = wished {
@@ -225,6 +263,7 @@ fn join_on(
         aliases: member.aliases.clone(),
         address,
         slot,
+        kind,
         since: sys::machine::now(),
     });
     write(network, host, &file)?;

@@ -1,12 +1,14 @@
 //! The agent: the process of a host that serves containers in networks with names.
 
 mod forward;
+mod links;
 mod process;
 mod server;
 mod start;
 #[cfg(test)]
 mod tests;
 
+pub use links::{greeting, socket};
 pub use process::{Containers, is_running, run};
-pub use server::{Directory, Server};
+pub use server::{Answers, Client, Directory, Server};
 pub use start::{WORD, ensure};
