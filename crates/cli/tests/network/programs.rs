@@ -36,7 +36,7 @@ const ANY: Program = Program {
 impl Program {
     /// Modes that catch calls inside processes do not load programs of 32 bits.
     pub(crate) fn runs_in(&self, mode: &str) -> bool {
-        mode.starts_with('P') || self.flags.is_empty()
+        mode.starts_with(['P', 'N']) || self.flags.is_empty()
     }
 }
 

@@ -311,9 +311,10 @@ pub fn facts(session: &Session, config: &ContainerConfig) -> Facts {
 /// Shows a container that shares another one's network that one's names, too: its `/etc/hosts` and
 /// `/etc/resolv.conf` as they are now.
 pub fn share_files(session: &Session, config: &ContainerConfig, plan: &mut Plan) {
-    let name = match (&config.network.mode, &config.join) {
-        (NetworkMode::Container(name), _) | (NetworkMode::Default, Some(name)) => name,
-        _ => return,
+    let ((NetworkMode::Container(name), _) | (NetworkMode::Default, Some(name))) =
+        (&config.network.mode, &config.join)
+    else {
+        return;
     };
     let Ok(other) = record::find(session, name) else { return };
     for file in &mut plan.files {

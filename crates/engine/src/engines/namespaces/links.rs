@@ -98,6 +98,9 @@ fn set_up(name: &str, one: &Link) -> std::result::Result<(), Errno> {
     link::set_mtu(name, one.mtu)?;
     // Networks have no addresses of version 6, not even those that the kernel gives by itself.
     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/addr_gen_mode"), "1");
+    // The switch answers for a member at once or never, so three questions (`mcast_solicit`) are
+    // over before a program's patience is.
+    let _ = std::fs::write(format!("/proc/sys/net/ipv4/neigh/{name}/retrans_time_ms"), "250");
     link::set_address(name, one.address, one.prefix)?;
     link::up(name)
 }
