@@ -82,7 +82,7 @@ impl World {
     }
 
     /// The same with a network that has no way out, as the oracle's.
-    fn like_the_oracle(&self) -> Lab<'_> {
+    pub(crate) fn like_the_oracle(&self) -> Lab<'_> {
         if !self.has_packets() {
             return self.lab();
         }
@@ -174,6 +174,11 @@ impl<'w> Lab<'w> {
         let first = ["run", &mode, "--network", NETWORK, "--name", name, "-v", &bind];
         let all = [&first[..], &["-e", "MEETINGS=/meetings"], options, &[self.image], words];
         self.person.command(&all.concat())
+    }
+
+    /// The image of its containers.
+    pub(crate) fn image(&self) -> &'static str {
+        self.image
     }
 
     /// Runs a program in a new container to its end.

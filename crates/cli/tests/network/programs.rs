@@ -56,8 +56,8 @@ pub(crate) const PROGRAMS: &[Program] = &[
 /// Python's servers and clients, in `guests/service.py`.
 pub(crate) const PYTHON: Program = Program { name: "python", is_pair: true, least: 60, ..ANY };
 
-/// What only [`crate::strangers`] runs.
-const TOOL: Program = Program { name: "tool", ..ANY };
+/// What only [`crate::strangers`] and [`crate::packets`] run.
+const TOOLS: [Program; 2] = [Program { name: "tool", ..ANY }, Program { name: "lan", ..ANY }];
 
 /// The directory of the sources.
 pub(crate) fn guests() -> PathBuf {
@@ -68,7 +68,7 @@ pub(crate) fn guests() -> PathBuf {
 pub(crate) fn compile(scratch: &Path) -> Result<PathBuf, String> {
     let bin = scratch.join("bin");
     std::fs::create_dir_all(&bin).map_err(|error| error.to_string())?;
-    for program in PROGRAMS.iter().chain([&TOOL]) {
+    for program in PROGRAMS.iter().chain(&TOOLS) {
         let source = if program.source.is_empty() { program.name } else { program.source };
         let gcc = |flags: &[&str]| {
             let mut command = Command::new("gcc");
@@ -103,7 +103,7 @@ pub(crate) fn image(bin: &Path) -> Result<Built, String> {
     ] {
         layer.push(&Entry::new(b'5', dir).mode(mode));
     }
-    for program in PROGRAMS.iter().chain([&TOOL]) {
+    for program in PROGRAMS.iter().chain(&TOOLS) {
         let bytes = std::fs::read(bin.join(program.name)).map_err(|error| error.to_string())?;
         layer = layer.file(&format!("bin/{}", program.name), 0o755, bytes);
     }
