@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-use crate::members::Kind;
+use crate::kind::Kind;
 use crate::subnet::Subnet;
 
 /// The result type of this crate.

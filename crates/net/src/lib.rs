@@ -41,6 +41,7 @@ pub mod dns;
 mod error;
 pub mod hosts;
 pub mod ipam;
+mod kind;
 pub mod members;
 pub mod networks;
 pub mod removal;
@@ -50,6 +51,7 @@ pub mod table;
 
 pub use definition::{Definition, Scope};
 pub use error::{Error, Result};
-pub use members::{Endpoint, Entry, Kind, Member};
+pub use kind::Kind;
+pub use members::{Endpoint, Entry, Member};
 pub use networks::{IsAlive, Network, Networks, Request};
 pub use subnet::Subnet;

@@ -2,8 +2,8 @@
 //!
 //! Two things can only be done from outside: writing a map of several ids (`newuidmap`,
 //! `newgidmap`, or real root), and connecting a network namespace (`pasta`, `slirp4netns`, the
-//! switch). The assistant is forked before the parent leaves, does what it is asked over a socket, and ends when
-//! the socket closes, which is before the program starts.
+//! switch). The assistant is forked before the parent leaves, does what it is asked over a socket,
+//! and ends when the socket closes, which is before the program starts.
 
 use super::network;
 use crate::error::{Error, Result};

@@ -9,7 +9,7 @@
 //! So every run has one, also where nothing else stays beside the program. A supervisor that finds
 //! its run ended ends it; else it finds out by itself.
 
-use super::network::{Life, Seen, detached};
+use super::beside::{Life, Seen, detached};
 use crate::error::{Error, Result};
 use crate::launch::descriptor::send_with;
 use crate::launch::report::raw_pipe;

@@ -18,10 +18,12 @@
 //! - [`tree`]: the container's root and mounts. [`sealed`]: Coracle's own file in a container.
 //! - [`assistant`], [`network`]: a process that stays in the host's namespaces, and what it does.
 //! - [`links`], [`keeper`]: devices for networks with names, and who keeps them for the switch.
+//! - [`beside`]: processes that stay as long as the container.
 //! - [`seccomp_profile`], [`tty_filter`]: filters of system calls.
 //! - [`identity`]: ids and owners where one id is mapped.
 
 pub(super) mod assistant;
+mod beside;
 pub(super) mod enter;
 pub(super) mod execute;
 mod first_process;
