@@ -212,7 +212,7 @@ impl Facts {
     #[must_use]
     pub fn no_way_out(&self) -> Option<String> {
         if let Some(why) = &self.no_tun {
-            return Some(format!("{} cannot be opened ({why})", sys::tap::DEVICE));
+            return Some(format!("{} cannot be opened: {why}", sys::tap::DEVICE));
         }
         match (&self.pasta, &self.slirp4netns) {
             (_, Some(_)) => None,

@@ -6,10 +6,11 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use testkit::command::{Finished, until};
+use testkit::command::{Finished, Input, run_with, until};
 use testkit::person::Person;
 use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip};
@@ -36,8 +37,11 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 ];
 
 /// Those that need a program of the host.
-pub(crate) const HELPED: &[(&str, Helped)] =
-    &[("published_ports", published_ports), ("in_an_oci_runtime", in_an_oci_runtime)];
+pub(crate) const HELPED: &[(&str, Helped)] = &[
+    ("published_ports", published_ports),
+    ("in_an_oci_runtime", in_an_oci_runtime),
+    ("without_a_way_out", without_a_way_out),
+];
 
 const SOON: Duration = Duration::from_secs(20);
 const LAN: &str = "/bin/lan";
@@ -258,6 +262,48 @@ fn nothing_is_left(world: &World) {
         let none = until(SOON, || processes(&lab.person, name).is_empty().then_some(()));
         assert!(none.is_some(), "{name} is left: {:?}", processes(&lab.person, name));
     }
+}
+
+/// Where users may not open `/dev/net/tun`: which mode is taken, and what one that was asked for has.
+fn without_a_way_out(world: &World) -> Outcome {
+    if !rustix::process::getuid().is_root() {
+        return Err(Skip("only root can close /dev/net/tun".to_owned()));
+    }
+    let lab = world.lab();
+    let closed = lab.person.home.join("closed");
+    fs::write(&closed, "").expect("a file");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o600)).expect("a mode");
+    let run = |words: &[&str]| {
+        let command = lab.person.command(words);
+        let mut there = Command::new("unshare");
+        there.args(["--mount", "--propagation", "private", "--", "sh", "-c"]);
+        there.arg("mount --bind \"$0\" /dev/net/tun && exec \"$@\"").arg(&closed);
+        there.arg(command.get_program()).args(command.get_args()).env_clear();
+        for (name, value) in command.get_envs() {
+            value.map(|value| there.env(name, value));
+        }
+        run_with(&mut there, Input::Null, crate::LIMIT)
+    };
+    let engine = |options: &[&str]| {
+        let words = [&["run", "--rm", "--explain"], options, &[lab.image(), LAN]].concat();
+        let plan: serde_json::Value =
+            serde_json::from_slice(&run(&words).ok().stdout).expect("a plan");
+        plan["engine"].as_str().unwrap_or_default().to_owned()
+    };
+    let taken = engine(&["--network=lab"]);
+    assert!(!taken.starts_with('N'), "{taken} is taken without a way out");
+    lab.person.run(&["network", "create", "within", "--internal"]).ok();
+    let within = engine(&["--network=within"]);
+    lab.person.run(&["network", "rm", "within"]).ok();
+    assert_eq!(within, "N1");
+    let asked = ["run", "--rm", "--execmode=N1", "--network=lab"];
+    let done = run(&[&asked[..], &[lab.image(), LAN, "device", "eth0"]].concat());
+    assert!(done.ok().out().starts_with("100.80.0."), "{done:?}");
+    let told = done.err();
+    assert!(told.matches("warning: ").count() == 1 && told.contains("--execmode=I1"), "{told}");
+    let refused = run(&[&asked[..], &["-p", "8080:80", lab.image(), LAN]].concat());
+    assert!(refused.code() != 0 && refused.err().contains("hint: "), "{refused:?}");
+    Ok(())
 }
 
 /// `runc` and the like make the namespace there, and the rest is the same.

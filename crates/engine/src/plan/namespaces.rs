@@ -222,7 +222,8 @@ fn packets(request: &Request<'_>, warnings: &mut Vec<String>) -> Result<Network>
         }
         Some(why) => {
             warnings.push(format!(
-                "the container reaches the members of its networks and nothing else, because {why};                  --execmode=I1 has a way out without it"
+                "the container reaches the members of its networks and nothing else, because {why}; \
+                 a mode without namespaces (--execmode=I1) has a way out"
             ));
             None
         }

@@ -15,6 +15,8 @@ use crate::launch::descriptor::send_with;
 use crate::launch::report::raw_pipe;
 use crate::plan::{Plan, Switch};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -91,6 +93,10 @@ fn keep(plan: &Plan, switch: &Switch, pid: u32, devices: &[OwnedFd], tell: Owned
 fn give(switch: &Switch, devices: &[OwnedFd]) -> io::Result<OwnedFd> {
     let kind = SocketType::SEQPACKET;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    // One that was stopped must not hold up a start for ever.
+    let limit = Some(PATIENCE);
+    rustix::net::sockopt::set_socket_timeout(&socket, Timeout::Recv, limit)?;
+    rustix::net::sockopt::set_socket_timeout(&socket, Timeout::Send, limit)?;
     // The path may be longer than a socket's address.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let parent = switch.socket.parent().unwrap_or(&switch.socket);
@@ -103,6 +109,10 @@ fn give(switch: &Switch, devices: &[OwnedFd]) -> io::Result<OwnedFd> {
     let mut answer = [0; 512];
     let (length, _) = rustix::io::retry_on_intr(|| {
         rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())
+    })
+    .map_err(|errno| match errno {
+        Errno::AGAIN => io::Error::from(io::ErrorKind::TimedOut),
+        errno => errno.into(),
     })?;
     match answer.get(..length).unwrap_or_default() {
         TAKEN => Ok(socket),
