@@ -19,6 +19,7 @@ use store::Store;
 
 use crate::definition::Scope;
 use crate::error::{Error, Result};
+use crate::kind::Kind;
 use crate::members::{self, Entry, host};
 use crate::networks::{IsAlive, Network};
 use crate::peers::{Host, Key, List, PublicKey, Remote, Wrong};
@@ -309,6 +310,7 @@ pub fn remote(network: &Network) -> Result<Vec<Entry>> {
             name,
             aliases,
             address,
+            kind: Kind::default(),
             slot: NO_SLOT,
             since: 0,
         })

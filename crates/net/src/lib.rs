@@ -2,13 +2,16 @@
 //!
 //! A network is an object of the store, as a volume is. It has a range of IPv4 addresses, and a
 //! container that starts in it gets one of them. This crate decides who gets which address and
-//! writes that down; it moves no packet and makes no socket. An engine carries the addresses out.
+//! writes that down. An engine carries the addresses out: one without network namespaces translates
+//! them, and no packet is moved; one with them makes devices, between which the agent's [`switch`]
+//! forwards frames.
 //!
 //! ```text
 //! networks/<name>/network.json          the Definition
 //! networks/<name>/members-<host>.json   who is in it on that host, and with which address
 //! networks/slots-<host>.json            the number of each container in that host's address table
 //! networks/table-<host>                 that table: addresses, ports and sockets (`abi::network`)
+//! networks/agent-<host>.sock            where that host's agent takes devices
 //! ```
 //!
 //! | module | what is there |
@@ -20,6 +23,8 @@
 //! | [`table`] | what engines read of the members of a host |
 //! | [`hosts`] | the lines of `/etc/hosts`, and writing them to a file that is mounted |
 //! | [`dns`] | answers to questions for names: pure functions |
+//! | [`switch`] | forwards frames between members that have network namespaces |
+//! | [`agent`] | the process that answers questions and has the switch |
 //!
 //! # Scope
 //! A network has the scope `host`: its members on one host meet. Hosts that share a store share the
@@ -37,16 +42,19 @@ pub mod dns;
 mod error;
 pub mod hosts;
 pub mod ipam;
+mod kind;
 pub mod members;
 pub mod networks;
 pub mod peers;
 pub mod removal;
 pub mod slices;
 pub mod subnet;
+pub mod switch;
 pub mod table;
 
 pub use definition::{Definition, Scope};
 pub use error::{Error, Result};
+pub use kind::Kind;
 pub use members::{Endpoint, Entry, Member};
 pub use networks::{IsAlive, Network, Networks, Request};
 pub use subnet::Subnet;

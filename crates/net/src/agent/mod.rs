@@ -4,6 +4,7 @@ mod answers;
 mod asks;
 mod clusters;
 mod forward;
+mod links;
 mod process;
 mod server;
 mod start;
@@ -11,6 +12,7 @@ mod start;
 mod tests;
 
 pub use abi::network::NAME_SERVER;
+pub use links::{greeting, socket};
 pub use process::{Containers, is_running, run};
-pub use server::{Directory, Server};
+pub use server::{Answers, Client, Directory, Server};
 pub use start::{WORD, ensure, ensure_served};
