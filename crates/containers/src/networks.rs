@@ -301,7 +301,12 @@ fn describe(session: &Session, network: &Network) -> Result<Value> {
     let mut containers = Map::new();
     for entry in members::list(network)?.into_iter().filter(|one| is_alive(session, &one.id)) {
         let address = format!("{}/{}", entry.address, definition.subnet.prefix());
-        containers.insert(entry.id, connected(&entry.name, &address));
+        // Containers without network namespaces have no devices.
+        let ethernet = match entry.kind {
+            net::Kind::Names => String::new(),
+            net::Kind::Packets => written(net::switch::frame::ethernet(entry.address)),
+        };
+        containers.insert(entry.id, connected(&entry.name, &ethernet, &address));
     }
     let mut addresses = Map::new();
     addresses.insert("Subnet".into(), definition.subnet.to_string().into());
@@ -322,18 +327,23 @@ fn describe_built_in(session: &Session, built_in: &BuiltIn) -> Result<Value> {
     let running = list::map(session.store()?, false, |seen| {
         let mode = list::network_mode(&seen.glance.network, seen.glance.security.isolate);
         let name = seen.names.into_iter().next().unwrap_or_default();
-        (mode == built_in.mode).then(|| (seen.container.id().to_owned(), connected(&name, "")))
+        (mode == built_in.mode).then(|| (seen.container.id().to_owned(), connected(&name, "", "")))
     })?;
     let running = running.into_iter().flatten().collect();
     Ok(described(&Listed::from(built_in), &[], &running))
 }
 
+/// An ethernet address in letters.
+fn written(address: [u8; 6]) -> String {
+    address.map(|byte| format!("{byte:02x}")).join(":")
+}
+
 /// A container in a network, in Docker's form.
-fn connected(name: &str, address: &str) -> Value {
+fn connected(name: &str, ethernet: &str, address: &str) -> Value {
     json!({
         "Name": name,
         "EndpointID": "",
-        "MacAddress": "",
+        "MacAddress": ethernet,
         "IPv4Address": address,
         "IPv6Address": "",
     })

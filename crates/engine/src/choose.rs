@@ -122,13 +122,14 @@ pub fn choose(
             has_networks && !engine.is_only_by_name(facts)
         });
         let mut lesser = None;
-        let first = free.find(|engine| match engine.probe(facts) {
+        let first = free.find(|engine| match fit(*engine, facts, named_network) {
             Fit::Unusable(why) => {
                 reasons.push(format!("{}: {why}", engine.name()));
                 false
             }
             // With something less, but it works.
-            Fit::Degraded(_) => {
+            Fit::Degraded(why) => {
+                reasons.push(format!("{}: {why}", engine.name()));
                 lesser.get_or_insert(*engine);
                 false
             }
@@ -138,6 +139,21 @@ pub fn choose(
     };
     check(engine, facts, config)?;
     Ok(engine)
+}
+
+/// How well an engine fits where no mode is asked for. One whose networks with names are made of
+/// packets comes after the others where it has no way out of them: with addresses that are
+/// translated, programs reach what the host's programs reach.
+fn fit(engine: &dyn Engine, facts: &Facts, named_network: bool) -> Fit {
+    let caps = engine.caps();
+    let is_of_packets = named_network && caps.named_networks && caps.network;
+    let needs_way_out = is_of_packets && !facts.internal_networks;
+    match (engine.probe(facts), facts.no_way_out()) {
+        (Fit::Ready, Some(why)) if needs_way_out => {
+            Fit::Degraded(format!("networks with names have no way out in it, because {why}"))
+        }
+        (fit, _) => fit,
+    }
 }
 
 fn named(facts: &Facts, mode: &str) -> Result<&'static dyn Engine> {
@@ -285,6 +301,37 @@ mod tests {
             Facts { no_ptrace: none.clone(), no_inside: none.clone(), no_texts: none, ..facts };
         let facts = Facts { inside_works: false, ..facts };
         assert_eq!(choose(&facts, None, &config).unwrap().name(), "N1");
+    }
+
+    #[test]
+    fn a_network_with_a_name_needs_a_way_out() {
+        let mut config = ContainerConfig::default();
+        config.network.mode = NetworkMode::Named("lab".into());
+        let facts = Facts { inside_works: true, ..Facts::default() };
+        let name = |facts: &Facts| choose(facts, None, &config).unwrap().name();
+        assert_eq!(name(&facts), "I1", "there is no program for it");
+        let open = Facts { slirp4netns: Some("/usr/bin/slirp4netns".into()), ..facts.clone() };
+        assert_eq!(name(&open), "N1");
+        let closed = Facts { no_tun: Some("EACCES".into()), ..open.clone() };
+        assert_eq!(name(&closed), "I1");
+        assert_eq!(name(&Facts { internal_networks: true, ..closed.clone() }), "N1");
+        let pasta = Facts { pasta: Some("/usr/bin/pasta".into()), ..facts.clone() };
+        assert_eq!(name(&pasta), "N1");
+        assert_eq!(name(&Facts { no_default_route: true, ..pasta }), "I1");
+        // Where it is asked for, and where no other works.
+        assert_eq!(choose(&closed, Some("N1"), &config).unwrap().name(), "N1");
+        let none = Some("refused".to_owned());
+        let alone = Facts {
+            inside_works: false,
+            no_inside: none.clone(),
+            no_ptrace: none.clone(),
+            no_texts: none,
+            ..closed
+        };
+        assert_eq!(name(&alone), "N1");
+        let nothing = Facts { no_user_namespace: Some("AppArmor".into()), ..alone };
+        let error = choose(&nothing, None, &config).err().unwrap().to_string();
+        assert!(error.contains("AppArmor"), "{error}");
     }
 
     #[test]

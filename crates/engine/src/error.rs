@@ -166,6 +166,12 @@ pub enum Error {
         /// What it printed, with a leading ": ", or nothing.
         output: String,
     },
+    /// The agent of the host does not serve a container's devices.
+    #[error("the network agent does not take the container's devices: {why}")]
+    Switch {
+        /// Its reason, or the kernel's.
+        why: String,
+    },
     /// A mount failed.
     #[error("cannot mount {what} on {target}: {errno}", target = target.display())]
     Mount {
@@ -366,6 +372,11 @@ impl Error {
             Self::Helper { output, .. } if output.contains("tun") => {
                 Some("the network helpers need /dev/net/tun to be readable and writable".into())
             }
+            Self::Switch { .. } => Some(
+                "one of another version may run (coracle-names): it ends when all containers in \
+                 networks with names have ended"
+                    .into(),
+            ),
             Self::Elsewhere(elsewhere) => Some(elsewhere.hint()),
             Self::Unshare { errno, .. } => unshare_hint(*errno),
             Self::IdMap { errno, .. } if errno.0 == rustix::io::Errno::PERM.raw_os_error() => {

@@ -5,6 +5,7 @@
 //! for something that needs them, so that an ordinary run pays nothing. It stands in
 //! [`crate::choose`], since the engine that is asked for says which programs it needs.
 
+use crate::error::Errno;
 use crate::spec::{ContainerConfig, NetworkMode, UserNamespace};
 use host::{Context, Host, Trial};
 use rustix::process::Resource;
@@ -15,9 +16,13 @@ use std::path::PathBuf;
 /// The variable with the names of [`Facts::switches`].
 pub const SWITCHES: &str = "CORACLE_STAGE";
 
+/// The variable that says what devices of network namespaces are: `tap` or `veth`.
+pub const LINK: &str = "CORACLE_LINK";
+
 /// The caller, and what the host offers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Facts {
     /// Effective user id of the caller.
     pub uid: u32,
@@ -45,6 +50,13 @@ pub struct Facts {
     pub no_default_route: bool,
     /// What leads to other members, where the container is in networks with names.
     pub ways: Option<Ways>,
+    /// Why the caller cannot make TAP devices, where that was asked. Helpers of networks need them.
+    pub no_tun: Option<String>,
+    /// What [`LINK`] says.
+    pub link: String,
+    /// All of the container's networks with names were made with `--internal`. Who knows the
+    /// networks sets it.
+    pub internal_networks: bool,
     /// The first port that the caller may listen on.
     pub first_port: u16,
     /// The size of the host's `/dev/shm`, where the container asks for one.
@@ -165,7 +177,12 @@ impl Facts {
             | NetworkMode::Container(_)
             | NetworkMode::Named(_) => false,
         };
-        if private {
+        let named = matches!(config.network.mode, NetworkMode::Named(_));
+        if named {
+            facts.no_tun = sys::tap::check().err().map(|errno| Errno::from(errno).to_string());
+            facts.link = context.env.get(LINK).cloned().unwrap_or_default();
+        }
+        if private || named {
             facts.pasta = host.programs.find("pasta");
             facts.slirp4netns = host.programs.find("slirp4netns");
             facts.no_default_route = !has_default_route();
@@ -204,6 +221,21 @@ impl Facts {
     #[must_use]
     pub fn helper(&self, key: &str) -> Option<&FoundHelper> {
         self.helpers.get(key)
+    }
+
+    /// Why a network namespace cannot be connected with the outside, if that is so.
+    #[must_use]
+    pub fn no_way_out(&self) -> Option<String> {
+        if let Some(why) = &self.no_tun {
+            return Some(format!("{} cannot be opened: {why}", sys::tap::DEVICE));
+        }
+        match (&self.pasta, &self.slirp4netns) {
+            (_, Some(_)) => None,
+            (None, None) => Some("neither pasta nor slirp4netns is in PATH".into()),
+            (Some(_), None) => self.no_default_route.then(|| {
+                "this host has no default route, without which pasta has nothing to copy".into()
+            }),
+        }
     }
 
     /// Whether a range of ids can be mapped.

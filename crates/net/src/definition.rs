@@ -122,7 +122,8 @@ pub fn check_name(name: &str) -> Result<()> {
     if RESERVED.contains(&name) || name.starts_with("container:") {
         return bad("it is reserved");
     }
-    if name.strip_prefix("slots-").is_some_and(|rest| rest.strip_suffix(".json").is_some()) {
+    let is_file = |start, end| name.starts_with(start) && name.ends_with(end);
+    if is_file("slots-", ".json") || is_file("agent-", ".sock") {
         return bad("it is reserved for a file of the store");
     }
     match store::names::check(name) {
@@ -153,6 +154,7 @@ mod tests {
             "ü",
             "a\n",
             "slots-x.json",
+            "agent-x.sock",
             &id,
             &"x".repeat(201),
         ]) {

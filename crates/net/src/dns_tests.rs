@@ -8,6 +8,7 @@ fn entry(name: &str, last: u8, aliases: &[&str]) -> Entry {
         aliases: aliases.iter().map(|alias| (*alias).to_owned()).collect(),
         address: Ipv4Addr::new(100, 80, 0, last),
         slot: 0,
+        kind: crate::Kind::Names,
         since: 0,
     }
 }

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
+use crate::kind::Kind;
 use crate::subnet::Subnet;
 
 /// The result type of this crate.
@@ -131,6 +132,18 @@ pub enum Error {
         network: String,
         /// The container's name.
         by: String,
+    },
+    /// A container that is connected in another way lives in the network.
+    #[error(
+        "network {network} has a member that a container of this mode cannot reach: {by}, which is connected by {kind}"
+    )]
+    Mixed {
+        /// The network.
+        network: String,
+        /// The container's name.
+        by: String,
+        /// How it is connected.
+        kind: Kind,
     },
     /// All addresses of the network are taken.
     #[error("network {network} has no free address left in {among}")]
@@ -355,6 +368,13 @@ impl Error {
             ),
             Self::Taken { by, .. } => {
                 format!("stop {by}, choose another address, or leave the address out")
+            }
+            Self::Mixed { by, kind, .. } => {
+                let mode = match kind {
+                    Kind::Names => "one without namespaces (--execmode=I1)",
+                    Kind::Packets => "one with namespaces (--execmode=N1)",
+                };
+                format!("use a mode of the same kind, {mode}, or stop {by}")
             }
             Self::Full { .. } => {
                 "stop containers that are in it, or make a network with a larger --subnet".into()

@@ -152,6 +152,7 @@ mod tests {
             aliases: aliases.iter().map(|alias| (*alias).to_owned()).collect(),
             address: Ipv4Addr::new(100, 80, 0, last),
             slot: 0,
+            kind: crate::Kind::Names,
             since: 0,
         }
     }

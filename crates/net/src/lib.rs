@@ -2,7 +2,9 @@
 //!
 //! A network is an object of the store, as a volume is. It has a range of IPv4 addresses, and a
 //! container that starts in it gets one of them. This crate decides who gets which address and
-//! writes that down; it moves no packet and makes no socket. An engine carries the addresses out.
+//! writes that down. An engine carries the addresses out: one without network namespaces translates
+//! them, and no packet is moved; one with them makes devices, between which the agent's [`switch`]
+//! forwards frames.
 //!
 //! ```text
 //! networks/<name>/network.json          the Definition
@@ -13,6 +15,7 @@
 //! networks/<name>/remote-<host>.json    what is known of the others: a hint
 //! networks/slots-<host>.json            the number of each container in that host's address table
 //! networks/table-<host>                 that table: addresses, ports and sockets (`abi::network`)
+//! networks/agent-<host>.sock            where that host's agent takes devices
 //! ```
 //!
 //! | module | what is there |
@@ -28,6 +31,8 @@
 //! | [`table`] | what engines read of the members of a host |
 //! | [`hosts`] | the lines of `/etc/hosts`, and writing them to a file that is mounted |
 //! | [`dns`] | answers to questions for names: pure functions |
+//! | [`switch`] | forwards frames between members that have network namespaces |
+//! | [`agent`] | the process that answers questions and has the switch |
 //!
 //! # Scope
 //! In a network of scope `host` the members on one host meet. Hosts that share a store share the
@@ -49,6 +54,7 @@ mod error;
 pub mod hosts;
 pub mod ipam;
 pub mod joining;
+mod kind;
 pub mod members;
 pub mod names;
 pub mod networks;
@@ -57,10 +63,12 @@ pub mod remote;
 pub mod removal;
 pub mod slices;
 pub mod subnet;
+pub mod switch;
 pub mod table;
 
 pub use definition::{Definition, Scope};
 pub use error::{Error, Result};
+pub use kind::Kind;
 pub use members::{Endpoint, Entry, Member};
 pub use networks::{IsAlive, Network, Networks, Request};
 pub use subnet::Subnet;

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 
 use crate::error::{Error, Result};
+use crate::kind::Kind;
 use crate::names::host;
 use crate::networks::{IsAlive, Network};
 use crate::subnet::Subnet;
@@ -39,6 +40,8 @@ pub struct Member {
     pub aliases: Vec<String>,
     /// The address that it wishes; `None` for a free one.
     pub address: Option<Ipv4Addr>,
+    /// How it is connected; `None` for one that has joined already.
+    pub kind: Option<Kind>,
 }
 
 /// A container that has joined.
@@ -55,6 +58,9 @@ pub struct Entry {
     pub address: Ipv4Addr,
     /// Its slot, less than [`SLOTS`].
     pub slot: u32,
+    /// How it is connected.
+    #[serde(default, skip_serializing_if = "Kind::is_default")]
+    pub kind: Kind,
     /// When it joined, in seconds since 1970.
     #[serde(default)]
     pub since: u64,
@@ -118,8 +124,8 @@ struct Slot {
 /// # Errors
 /// [`Error::NotFound`] if the network was removed; [`Error::Scope`] if it is one of a later
 /// version; [`Error::BadAddress`] and [`Error::Taken`] for an address that is wished;
-/// [`Error::Full`]; [`Error::NoSlot`]; in a network of several hosts [`Error::NoPlace`] and
-/// [`Error::NotListed`].
+/// [`Error::Mixed`] where a member of another kind lives; [`Error::Full`]; [`Error::NoSlot`]; in a
+/// network of several hosts [`Error::NoPlace`] and [`Error::NotListed`].
 pub fn join(network: &Network, member: &Member, is_alive: &IsAlive<'_>) -> Result<Endpoint> {
     join_on(&host(), network, member, is_alive)
 }
@@ -132,7 +138,8 @@ pub fn join(network: &Network, member: &Member, is_alive: &IsAlive<'_>) -> Resul
 pub fn preview(network: &Network, member: &Member, is_alive: &IsAlive<'_>) -> Result<Ipv4Addr> {
     network.definition().scope.check()?;
     let part = cluster::part(network)?;
-    address_in(network, &mut read(network, &host())?, (member, part), is_alive)
+    let mut file = read(network, &host())?;
+    address_in(network, &mut file, (member, part), is_alive).map(|found| found.0)
 }
 
 /// Takes a container out of a network of this host. It is no error if it is not in it, or if the
@@ -213,7 +220,7 @@ fn join_on(
     still_there(network)?;
     let part = cluster::part(network)?;
     let mut file = read(network, host)?;
-    let address = address_in(network, &mut file, (member, part), is_alive)?;
+    let (address, kind) = address_in(network, &mut file, (member, part), is_alive)?;
     let store = network.dir().store();
     let slot =
         change_slots(store, host, |slots| slots.take(&member.id, &definition.id, is_alive))??;
@@ -223,6 +230,7 @@ fn join_on(
         aliases: member.aliases.clone(),
         address,
         slot,
+        kind,
         since: sys::machine::now(),
     });
     write(network, host, &file)?;
@@ -238,20 +246,26 @@ fn join_on(
     })
 }
 
-/// Drops the member itself and dead ones from a network's entries; returns the member's address.
+/// Drops the member itself and dead ones from a network's entries; returns the member's address and
+/// kind.
 /// `part`: that of this host in a network of several.
 fn address_in(
     network: &Network,
     file: &mut File,
     (member, part): (&Member, Option<(Subnet, Ipv4Addr)>),
     is_alive: &IsAlive<'_>,
-) -> Result<Ipv4Addr> {
+) -> Result<(Ipv4Addr, Kind)> {
     let definition = network.definition();
     if let Some(address) = member.address {
         ipam::check_address(definition, address)?;
     }
     let before = file.members.iter().find(|entry| entry.id == member.id).cloned();
     file.members.retain(|entry| entry.id != member.id && is_alive(&entry.id));
+    let kind = member.kind.or(before.as_ref().map(|entry| entry.kind)).unwrap_or_default();
+    if let Some(other) = file.members.iter().find(|entry| entry.kind != kind) {
+        let (network, by) = (definition.name.clone(), other.name.clone());
+        return Err(Error::Mixed { network, by, kind: other.kind });
+    }
     let holder = |address: Ipv4Addr| file.members.iter().find(|entry| entry.address == address);
     // In another list this host may have had another part.
     let is_own = |address: &Ipv4Addr| part.is_none_or(|(slice, _)| slice.contains(*address));
@@ -260,7 +274,7 @@ fn address_in(
         let within = crate::Definition { range, ..definition.clone() };
         let free = ipam::allocate(&within, |address| holder(address).is_some(), file.last)?;
         file.last = Some(free);
-        return Ok(free);
+        return Ok((free, kind));
     };
     if let Some((slice, _)) = part {
         cluster::in_slice(network, slice, wished)?;
@@ -270,7 +284,7 @@ fn address_in(
             let (network, by) = (definition.name.clone(), by.name.clone());
             Err(Error::Taken { address: wished, network, by })
         }
-        None => Ok(wished),
+        None => Ok((wished, kind)),
     }
 }
 

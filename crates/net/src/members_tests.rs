@@ -60,6 +60,35 @@ fn members_get_addresses_and_slots() {
 }
 
 #[test]
+fn members_are_of_one_kind() {
+    let world = World::new();
+    let lab = world.network("lab", "10.1.0.0/24");
+    let of = |name, kind| Member { kind, ..member(name) };
+    join(&lab, &of("a", Some(Kind::Packets)), &all).unwrap();
+    join(&lab, &of("b", Some(Kind::Packets)), &all).unwrap();
+    let error = join(&lab, &of("c", Some(Kind::Names)), &all).unwrap_err();
+    assert!(error.hint().unwrap().contains("--execmode=N1"), "{error}");
+    assert!(
+        matches!(error, Error::Mixed { by, kind: Kind::Packets, .. } if by == "a"),
+        "the first is told"
+    );
+    // One that is in it already keeps its kind, also where it does not say it again.
+    join(&lab, &of("a", None), &all).unwrap();
+    assert!(list(&lab).unwrap().iter().all(|entry| entry.kind == Kind::Packets));
+    // The dead count for nothing, and a container may come back with another engine.
+    join(&lab, &of("c", Some(Kind::Names)), &|_| false).unwrap();
+    join(&lab, &of("c", Some(Kind::Packets)), &all).unwrap();
+}
+
+#[test]
+fn entries_of_an_older_program_are_of_translated_addresses() {
+    let text = r#"{"id":"0","name":"a","address":"10.1.0.2","slot":1}"#;
+    let entry: Entry = serde_json::from_str(text).unwrap();
+    assert_eq!(entry.kind, Kind::Names);
+    assert!(!serde_json::to_string(&entry).unwrap().contains("kind"));
+}
+
+#[test]
 fn who_is_in_a_network_keeps_the_address() {
     let world = World::new();
     let lab = world.network("lab", "10.1.0.0/24");

@@ -12,6 +12,7 @@ use store::Store;
 use crate::cluster;
 use crate::definition::Scope;
 use crate::error::{Error, Result};
+use crate::kind::Kind;
 use crate::members::{self, Entry};
 use crate::names::host;
 use crate::networks::Network;
@@ -85,6 +86,7 @@ pub fn remote(network: &Network) -> Result<Vec<Entry>> {
             name,
             aliases,
             address,
+            kind: Kind::default(),
             slot: NO_SLOT,
             since: 0,
         })

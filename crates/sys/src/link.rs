@@ -1,47 +1,125 @@
-//! Sets up the loopback interface.
+//! Network devices of the calling process's network namespace.
+//!
+//! These are the calls of [netdevice(7)](https://man7.org/linux/man-pages/man7/netdevice.7.html),
+//! which every kernel has, and which are shorter than their forms in netlink. What they cannot do,
+//! a pair of devices in two namespaces, is in [`crate::netlink`].
 
 use crate::raw;
 use linux_raw_sys::general as numbers;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use std::os::fd::AsRawFd;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 const SIOCGIFFLAGS: usize = 0x8913;
 const SIOCSIFFLAGS: usize = 0x8914;
+const SIOCSIFADDR: usize = 0x8916;
+const SIOCSIFNETMASK: usize = 0x891c;
+const SIOCSIFMTU: usize = 0x8922;
+const SIOCSIFHWADDR: usize = 0x8924;
+const SIOCGIFINDEX: usize = 0x8933;
 const IFF_UP: u16 = 1;
+const AF_INET: u16 = 2;
+/// `ARPHRD_ETHER` of `if_arp.h`.
+const ETHERNET: u16 = 1;
 
-/// The part of `struct ifreq` that flags need: a name of 16 bytes and a union of 24.
-#[repr(C)]
-struct Request {
-    name: [u8; 16],
-    flags: u16,
-    rest: [u8; 22],
+/// Longest name of a device, with the zero behind it.
+pub const NAME: usize = 16;
+
+/// `struct ifreq`: a name and a union of 24 bytes.
+#[repr(C, align(8))]
+pub(crate) struct Request {
+    name: [u8; NAME],
+    pub(crate) value: [u8; 24],
 }
 
-/// Sets `lo` up in the calling process's network namespace. See
-/// [netdevice(7)](https://man7.org/linux/man-pages/man7/netdevice.7.html).
-pub fn loopback_up() -> Result<(), Errno> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::INET,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    let mut request = Request { name: [0; 16], flags: 0, rest: [0; 22] };
-    request.name[..2].copy_from_slice(b"lo");
-    let ioctl = |number: usize, request: &mut Request| {
-        let descriptor = socket.as_raw_fd() as usize;
-        // SAFETY: both calls read and write one `ifreq`; `Request` has its layout and outlives
-        // them.
-        unsafe {
-            raw::call(
-                numbers::__NR_ioctl,
-                [descriptor, number, std::ptr::from_mut(request) as usize, 0, 0],
-            )
+impl Request {
+    /// One for a device, its value zero.
+    pub(crate) fn of(name: &str) -> Result<Self, Errno> {
+        let mut request = Self { name: [0; NAME], value: [0; 24] };
+        let place = request.name.get_mut(..name.len()).filter(|place| place.len() < NAME);
+        place.ok_or(Errno::NAMETOOLONG)?.copy_from_slice(name.as_bytes());
+        Ok(request)
+    }
+
+    fn with(name: &str, parts: &[&[u8]]) -> Result<Self, Errno> {
+        let mut request = Self::of(name)?;
+        let mut at = 0;
+        for part in parts {
+            request.value[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
         }
-        .map(drop)
-    };
-    ioctl(SIOCGIFFLAGS, &mut request)?;
-    request.flags |= IFF_UP;
-    ioctl(SIOCSIFFLAGS, &mut request)
+        Ok(request)
+    }
+
+    /// An `ioctl` that takes one.
+    pub(crate) fn call(&mut self, file: &OwnedFd, number: usize) -> Result<(), Errno> {
+        let descriptor = file.as_raw_fd() as usize;
+        let request = std::ptr::from_mut(self) as usize;
+        // SAFETY: the calls of this crate that take an `ifreq` read and write one; `Request` has
+        // its layout and outlives them.
+        unsafe { raw::call(numbers::__NR_ioctl, [descriptor, number, request, 0, 0]) }.map(drop)
+    }
+}
+
+/// Devices are changed through any socket of their namespace.
+fn socket() -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+}
+
+/// Sets `lo` up.
+pub fn loopback_up() -> Result<(), Errno> {
+    up("lo")
+}
+
+/// Sets a device up.
+pub fn up(name: &str) -> Result<(), Errno> {
+    let socket = socket()?;
+    let mut request = Request::of(name)?;
+    request.call(&socket, SIOCGIFFLAGS)?;
+    let flags = u16::from_ne_bytes([request.value[0], request.value[1]]) | IFF_UP;
+    request.value[..2].copy_from_slice(&flags.to_ne_bytes());
+    request.call(&socket, SIOCSIFFLAGS)
+}
+
+/// Gives a device an IPv4 address and the route to its subnet, which has so many bits.
+pub fn set_address(name: &str, address: Ipv4Addr, bits: u8) -> Result<(), Errno> {
+    let socket = socket()?;
+    let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+    for (number, value) in [(SIOCSIFADDR, address), (SIOCSIFNETMASK, Ipv4Addr::from_bits(mask))] {
+        // `sockaddr_in`: family, port, address.
+        let parts: [&[u8]; 3] = [&AF_INET.to_ne_bytes(), &[0; 2], &value.octets()];
+        Request::with(name, &parts)?.call(&socket, number)?;
+    }
+    Ok(())
+}
+
+/// Sets the longest packet that a device takes, in bytes without the ethernet header.
+pub fn set_mtu(name: &str, mtu: u32) -> Result<(), Errno> {
+    Request::with(name, &[&mtu.to_ne_bytes()])?.call(&socket()?, SIOCSIFMTU)
+}
+
+/// Sets a device's ethernet address.
+pub fn set_ethernet(name: &str, address: [u8; 6]) -> Result<(), Errno> {
+    Request::with(name, &[&ETHERNET.to_ne_bytes(), &address])?.call(&socket()?, SIOCSIFHWADDR)
+}
+
+/// A device's number in its namespace.
+pub fn index(name: &str) -> Result<u32, Errno> {
+    let mut request = Request::of(name)?;
+    request.call(&socket()?, SIOCGIFINDEX)?;
+    let [a, b, c, d, ..] = request.value;
+    Ok(u32::from_ne_bytes([a, b, c, d]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_namespace_has_a_loopback() {
+        assert_eq!(index("lo"), Ok(1));
+        assert_eq!(index("no-such-device"), Err(Errno::NODEV));
+        assert_eq!(index("a-name-that-is-too-long"), Err(Errno::NAMETOOLONG));
+    }
 }

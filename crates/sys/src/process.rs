@@ -45,6 +45,12 @@ pub fn exec(path: &CStr, arguments: &Strings, environment: &Strings) -> Errno {
 /// For a process just forked that keeps no other descriptor of its parent's: any other descriptor
 /// object in it is invalid afterwards and must not be used or dropped.
 pub fn keep_only<const N: usize>(descriptors: [OwnedFd; N]) -> Result<[OwnedFd; N], Errno> {
+    keep_these(&descriptors.each_ref().map(AsFd::as_fd))?;
+    Ok(descriptors)
+}
+
+/// As [`keep_only`], of descriptors that are owned elsewhere.
+pub fn keep_these(descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
     let null = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty());
     if let Ok(null) = &null {
@@ -53,8 +59,8 @@ pub fn keep_only<const N: usize>(descriptors: [OwnedFd; N]) -> Result<[OwnedFd; 
         rustix::stdio::dup2_stderr(null)?;
     }
     std::mem::forget(null);
-    close_others(&descriptors.each_ref().map(AsFd::as_fd));
-    Ok(descriptors)
+    close_others(descriptors);
+    Ok(())
 }
 
 /// Closes every descriptor from 3 on but these.

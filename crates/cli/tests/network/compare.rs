@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use testkit::command::Finished;
 
-use crate::known::{self, Fate};
+use crate::known::{Fate, Known};
 use crate::programs::Program;
 
 /// What begins the part of one role in the output of a pair.
@@ -74,11 +74,15 @@ pub(crate) fn differences(left: &[String], right: &[String]) -> Vec<String> {
 ///
 /// # Panics
 /// If they differ otherwise, or if a line that is listed as different is not.
-pub(crate) fn expect_same(program: &Program, right: &[String], here: &[String]) {
+pub(crate) fn expect_same(
+    program: &Program,
+    known: &mut dyn Iterator<Item = &'static Known>,
+    (right, here): (&[String], &[String]),
+) {
     assert!(right.len() >= program.least, "the oracle said only {} lines", right.len());
     let mut stale = Vec::new();
     let (mut wanted, mut got) = (right.to_vec(), here.to_vec());
-    for known in known::of(program.name) {
+    for known in known {
         match known.settle(&mut wanted, &mut got) {
             Fate::Settled => {}
             Fate::Stale => stale.push(known.line),

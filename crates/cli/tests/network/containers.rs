@@ -31,6 +31,8 @@ const SOON: Duration = Duration::from_secs(20);
 pub(crate) struct World {
     pub(crate) person: Person,
     pub(crate) mode: &'static str,
+    /// What the cases of this mode are called by: the mode, and what its devices are.
+    pub(crate) label: &'static str,
     bin: PathBuf,
     /// The result of loading the image, once.
     loaded: OnceLock<Result<(), String>>,
@@ -43,15 +45,16 @@ impl World {
     pub(crate) fn new(
         scratch: &Scratch,
         person: &Person,
-        mode: &'static str,
+        (mode, label): (&'static str, &'static str),
         bin: &Path,
     ) -> Result<Self, String> {
         let owner = Some((person.user.uid, person.user.gid));
-        let home = scratch.dir(&format!("home-{mode}"), owner, 0o755);
+        let home = scratch.dir(&format!("home-{label}"), owner, 0o755);
         let home = home.map_err(|error| error.to_string())?;
         Ok(Self {
             person: person.at(&home),
             mode,
+            label,
             bin: bin.to_owned(),
             loaded: OnceLock::new(),
             turn: Mutex::new(()),
@@ -75,7 +78,24 @@ impl World {
         if let Err(error) = self.loaded.get_or_init(|| self.load()) {
             panic!("{error}");
         }
-        Lab::new(&self.turn, self.person.clone(), self.mode, IMAGE, &self.next())
+        Lab::new(&self.turn, self.person.clone(), self.mode, (IMAGE, &self.next()), &[])
+    }
+
+    /// The same with a network that has no way out, as the oracle's.
+    pub(crate) fn like_the_oracle(&self) -> Lab<'_> {
+        if !self.has_packets() {
+            return self.lab();
+        }
+        if let Err(error) = self.loaded.get_or_init(|| self.load()) {
+            panic!("{error}");
+        }
+        let place = (IMAGE, &*self.next());
+        Lab::new(&self.turn, self.person.clone(), self.mode, place, &["--internal"])
+    }
+
+    /// Whether its containers have network namespaces.
+    pub(crate) fn has_packets(&self) -> bool {
+        self.mode == "N1"
     }
 
     fn next(&self) -> String {
@@ -84,9 +104,11 @@ impl World {
 
     /// The output of a program in one or two containers.
     pub(crate) fn run(&self, program: &Program) -> Finished {
-        let lab = self.lab();
+        let lab = self.like_the_oracle();
         let path = format!("/bin/{}", program.name);
-        if program.is_pair { lab.pair(&[&path]) } else { lab.run("one", &[&path]) }
+        let is_less = program.is_plain && self.has_packets();
+        let options: &[&str] = if is_less { &["--cap-drop=ALL"] } else { &[] };
+        if program.is_pair { lab.pair(&[&path]) } else { lab.run_with("one", options, &[&path]) }
     }
 
     /// A home with the Debian image, which all modes use in turn.
@@ -107,8 +129,8 @@ impl World {
             &TURN,
             self.person.at(home),
             self.mode,
-            DEBIAN,
-            &format!("{}-{}", self.mode, self.next()),
+            (DEBIAN, &format!("{}-{}", self.label, self.next())),
+            if self.has_packets() { &["--internal"] } else { &[] },
         );
         let script = programs::guests().join("service.py");
         std::fs::copy(script, lab.meetings.join("service.py")).expect("a copy of the script");
@@ -131,8 +153,8 @@ impl<'w> Lab<'w> {
         turn: &'w Mutex<()>,
         person: Person,
         mode: &'static str,
-        image: &'static str,
-        meetings: &str,
+        (image, meetings): (&'static str, &str),
+        network: &[&str],
     ) -> Self {
         let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
         // Not that of a run before, whose meetings are over.
@@ -140,7 +162,8 @@ impl<'w> Lab<'w> {
         let is_new = std::fs::read_dir(&meetings).is_ok_and(|mut files| files.next().is_none());
         assert!(is_new, "{} is not empty", meetings.display());
         let lab = Self { person, mode, image, meetings, names: Mutex::default(), _turn: turn };
-        lab.person.run(&["network", "create", NETWORK, "--subnet", SUBNET]).ok();
+        let create = ["network", "create", NETWORK, "--subnet", SUBNET];
+        lab.person.run(&[&create[..], network].concat()).ok();
         lab
     }
 
@@ -153,12 +176,17 @@ impl<'w> Lab<'w> {
         self.person.command(&all.concat())
     }
 
-    /// Runs a program in a new container to its end.
-    pub(crate) fn run(&self, name: &str, words: &[&str]) -> Finished {
-        run_with(&mut self.command(name, &["--rm"], words), Input::Null, crate::LIMIT)
+    /// The image of its containers.
+    pub(crate) fn image(&self) -> &'static str {
+        self.image
     }
 
-    /// The same with more options.
+    /// Runs a program in a new container to its end.
+    pub(crate) fn run(&self, name: &str, words: &[&str]) -> Finished {
+        self.run_with(name, &["--rm"], words)
+    }
+
+    /// The same with other options.
     pub(crate) fn run_with(&self, name: &str, options: &[&str], words: &[&str]) -> Finished {
         run_with(&mut self.command(name, options, words), Input::Null, crate::LIMIT)
     }

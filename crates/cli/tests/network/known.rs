@@ -125,9 +125,14 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-/// The differences of a program; those of its form of 32 bits too.
-pub(crate) fn of(program: &str) -> impl Iterator<Item = &'static Known> {
-    KNOWN.iter().filter(move |known| known.program == program.trim_end_matches("32"))
+/// Lines in which containers with network namespaces differ.
+const PACKETS: &[Known] = &[];
+
+/// The differences of a program; those of its form of 32 bits too. `packets`: in containers with
+/// network namespaces.
+pub(crate) fn of(program: &str, packets: bool) -> impl Iterator<Item = &'static Known> {
+    let list = if packets { PACKETS } else { KNOWN };
+    list.iter().filter(move |known| known.program == program.trim_end_matches("32"))
 }
 
 /// What became of a listed line.

@@ -6,6 +6,10 @@
 //! two namespaces and a veth pair between them is the oracle ([`oracle`]). [`known`] lists the
 //! lines that differ, each with its reason. What the oracle cannot have, such as foreign processes
 //! on the same host, is in [`strangers`]; networks of several hosts are in [`hosts`].
+//!
+//! Containers with network namespaces (N1) run the programs too, with both kinds of devices. There
+//! the kernel is the same as the oracle's, and the agent's switch is between instead of a pair of
+//! devices. What only they have is in [`packets`].
 
 mod compare;
 mod containers;
@@ -13,6 +17,7 @@ mod explained;
 mod hosts;
 mod known;
 mod oracle;
+mod packets;
 mod programs;
 mod strangers;
 
@@ -40,6 +45,9 @@ const LIMIT: Duration = Duration::from_mins(1);
 const ALL: [&str; 3] = ["I1", "P1", "F2"];
 const SHORT: [&str; 3] = ["I2", "P2", "F1"];
 
+/// What devices are in N1: the cases' name, and what `CORACLE_LINK` says.
+const DEVICES: [(&str, &str); 2] = [("N1-tap", "tap"), ("N1-veth", "veth")];
+
 struct Stage {
     oracle: Result<Oracle, String>,
     worlds: Vec<World>,
@@ -62,8 +70,6 @@ impl Stage {
         let oracle = Oracle::prepare(&scratch, &person.user, &bin);
         let mut missing = Vec::new();
         let ready = person.engines(&mut missing);
-        // Namespaces have their own network; this is about the others.
-        missing.retain(|(mode, _)| !mode.starts_with('N'));
         let fence = fenced(&scratch, &person.program);
         if fence.is_none() {
             missing.push(("F".to_owned(), "no C compiler".to_owned()));
@@ -76,7 +82,18 @@ impl Stage {
                 _ => continue,
             };
             let person = Person { program, ..person.clone() };
-            worlds.push(World::new(&scratch, &person, mode, &bin)?);
+            worlds.push(World::new(&scratch, &person, (mode, mode), &bin)?);
+        }
+        for (label, device) in DEVICES.iter().filter(|_| ready.iter().any(|name| name == "N1")) {
+            if *device == "tap"
+                && let Some(why) = packets::no_tun(&person)
+            {
+                missing.push(((*label).to_owned(), why));
+                continue;
+            }
+            let program = packets::with_devices(&scratch, &person, device).map_err(text)?;
+            let person = Person { program, ..person.clone() };
+            worlds.push(World::new(&scratch, &person, ("N1", label), &bin)?);
         }
         Ok(Self { oracle, worlds, missing, scratch, person, bin, far: OnceLock::new() })
     }
@@ -93,7 +110,8 @@ impl Stage {
     fn compare(&self, world: &World, program: &Program) -> Outcome {
         let right = self.oracle()?.lines(program);
         let here = compare::lines(&world.run(program));
-        compare::expect_same(program, &right, &here);
+        let mut known = known::of(program.name, world.has_packets());
+        compare::expect_same(program, &mut known, (&right, &here));
         Ok(())
     }
 
@@ -103,7 +121,8 @@ impl Stage {
         let right = self.oracle()?.python()?;
         let home = PLACE.get_or_init(|| world.debian(&self.scratch)).clone()?;
         let here = compare::lines(&world.python(&home));
-        compare::expect_same(&programs::PYTHON, right, &here);
+        let mut known = known::of(programs::PYTHON.name, world.has_packets());
+        compare::expect_same(&programs::PYTHON, &mut known, (right, &here));
         Ok(())
     }
 }
@@ -128,16 +147,31 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     // The worlds take turns: each runs one case at a time.
     for program in PROGRAMS {
         for world in &stage.worlds {
-            if program.runs_in(world.mode) && (program.short || ALL.contains(&world.mode)) {
-                suite.case(format!("{}::{}", world.mode, program.name), move || {
+            let is_whole = ALL.contains(&world.mode) || world.has_packets();
+            if program.runs_in(world.mode) && (program.short || is_whole) {
+                suite.case(format!("{}::{}", world.label, program.name), move || {
                     stage.compare(world, program)
                 });
             }
         }
     }
     let long = || stage.worlds.iter().filter(|world| ALL.contains(&world.mode));
-    for world in long() {
-        suite.case(format!("{}::python", world.mode), move || stage.python(world));
+    let packets = || stage.worlds.iter().filter(|world| world.has_packets());
+    for world in long().chain(packets()) {
+        suite.case(format!("{}::python", world.label), move || stage.python(world));
+    }
+    for (name, case) in packets::CASES {
+        for world in packets() {
+            suite.case(format!("{}::{name}", world.label), move || {
+                case(world);
+                Ok(())
+            });
+        }
+    }
+    for (name, case) in packets::HELPED {
+        for world in packets() {
+            suite.case(format!("{}::{name}", world.label), move || case(world));
+        }
     }
     for (name, case) in strangers::CASES.iter().chain(explained::CASES) {
         for world in long() {

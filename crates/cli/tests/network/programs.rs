@@ -36,7 +36,7 @@ const ANY: Program = Program {
 impl Program {
     /// Modes that catch calls inside processes do not load programs of 32 bits.
     pub(crate) fn runs_in(&self, mode: &str) -> bool {
-        mode.starts_with('P') || self.flags.is_empty()
+        mode.starts_with(['P', 'N']) || self.flags.is_empty()
     }
 }
 
@@ -58,11 +58,12 @@ pub(crate) const PROGRAMS: &[Program] = &[
 /// Python's servers and clients, in `guests/service.py`.
 pub(crate) const PYTHON: Program = Program { name: "python", is_pair: true, least: 60, ..ANY };
 
-/// What only [`crate::strangers`] runs.
-const TOOL: Program = Program { name: "tool", ..ANY };
-
-/// What only [`crate::hosts`] runs.
-const HAMMER: Program = Program { name: "hammer", ..ANY };
+/// What only [`crate::strangers`], [`crate::packets`] and [`crate::hosts`] run.
+const TOOLS: [Program; 3] = [
+    Program { name: "tool", ..ANY },
+    Program { name: "lan", ..ANY },
+    Program { name: "hammer", ..ANY },
+];
 
 /// The directory of the sources.
 pub(crate) fn guests() -> PathBuf {
@@ -73,7 +74,7 @@ pub(crate) fn guests() -> PathBuf {
 pub(crate) fn compile(scratch: &Path) -> Result<PathBuf, String> {
     let bin = scratch.join("bin");
     std::fs::create_dir_all(&bin).map_err(|error| error.to_string())?;
-    for program in PROGRAMS.iter().chain([&TOOL, &HAMMER]) {
+    for program in PROGRAMS.iter().chain(&TOOLS) {
         let source = if program.source.is_empty() { program.name } else { program.source };
         let gcc = |flags: &[&str]| {
             let mut command = Command::new("gcc");
@@ -108,7 +109,7 @@ pub(crate) fn image(bin: &Path) -> Result<Built, String> {
     ] {
         layer.push(&Entry::new(b'5', dir).mode(mode));
     }
-    for program in PROGRAMS.iter().chain([&TOOL, &HAMMER]) {
+    for program in PROGRAMS.iter().chain(&TOOLS) {
         let bytes = std::fs::read(bin.join(program.name)).map_err(|error| error.to_string())?;
         layer = layer.file(&format!("bin/{}", program.name), 0o755, bytes);
     }

@@ -11,8 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 
 use engine::choose;
-use engine::facts::Facts;
-use engine::plan::{Network, Overrides};
+use engine::plan::Overrides;
 use engine::spec::MountSpec;
 use engine::supervise::{self, Console, DetachKeys, Launch, Options};
 use serde_json::Value;
@@ -156,7 +155,7 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
     overrides.limits_hold = session.variable(WITHIN_LIMITS).is_some();
     let mut record = run.record.clone();
     let member = running::member(&run.container)?;
-    let facts = Facts::of(session.host(), &session.probing(), &record.config);
+    let facts = networks::facts(session, &record.config);
     let engine = convert::engine(&facts, &record, &run.container.path(), member, false)?;
     choose::check_mounts(engine, &facts, &overrides.mounts)?;
     if !run.explain && store.read_only().is_none() {
@@ -296,7 +295,7 @@ fn supervise(
     if !keeps_log {
         options.log = None;
     }
-    let has_place = matches!(prepared.plan.network, Network::Names(_));
+    let has_place = prepared.plan.network.is_named();
     let has_end = run.removal.is_some() || has_place;
     let title = options.title.clone();
     let cleanup: Option<supervise::Cleanup<'_>> = has_end.then(|| {

@@ -1,10 +1,12 @@
-//! The process that answers containers' questions for names, and what it asks of the store.
+//! The process that answers containers' questions for names and forwards their frames, and what it
+//! asks of the store.
 
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::Path;
 
 use net::agent::{self, Containers};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use store::Store;
 use sys::fork::{ForkResult, fork};
 
@@ -29,6 +31,9 @@ pub fn be_agent(store: Option<&Path>) -> u8 {
     sys::event::close_foreign();
     network_guard::guard(path, || {
         sys::event::set_title(NAME, &format!("{NAME} {}", path.display()));
+        // It has some descriptors of each container.
+        let limit = getrlimit(Resource::Nofile);
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
         u8::from(serve(path).is_err())
     })
 }

@@ -8,14 +8,19 @@
 mod explained;
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 
 use engine::choose::Engine;
-use engine::plan::{NetworkPlace, PrivateBy};
+use engine::facts::Facts;
+use engine::plan::{Link, NetworkPlace, Plan, PrivateBy, Switch};
 use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec};
 use engine::supervise::state::{self, Observed};
+use net::switch::{MTU, frame};
 use net::{
-    Entry, Member, Network, Networks, agent, cluster, definition, hosts, members, remote, table,
+    Endpoint, Entry, Kind, Member, Network, Networks, agent, cluster, definition, hosts, members,
+    remote, table,
 };
 use store::{ContainerDir, Store};
 
@@ -219,7 +224,11 @@ pub fn join(
     if config.network.networks.is_empty() && !is_private {
         return Ok(None);
     }
-    let joined = joined(session, container, config, lives);
+    let kind = match private_by(engine) {
+        PrivateBy::Translation => Kind::Names,
+        PrivateBy::Namespace => Kind::Packets,
+    };
+    let joined = joined(session, container, config, (Some(kind).filter(|_| !lives), lives));
     if joined.is_err() && !lives {
         // The first error is the one that is told.
         let _ = leave(session, container, config);
@@ -231,14 +240,14 @@ fn joined(
     session: &Session,
     container: &ContainerDir,
     config: &ContainerConfig,
-    lives: bool,
+    (kind, lives): (Option<Kind>, bool),
 ) -> Result<NetworkPlace> {
     let store = session.store()?;
     let may_live = |id: &str| may_live(store, id);
     let networks = find(session, &config.network.networks)?;
     let mut endpoints = Vec::new();
     for (network, wanted) in networks.iter().zip(&config.network.networks) {
-        let member = as_member(container, wanted);
+        let member = Member { kind, ..as_member(container, wanted) };
         endpoints.push(members::join(network, &member, &may_live)?);
     }
     let slot = match endpoints.first() {
@@ -276,7 +285,55 @@ fn joined(
             })
             .is_ok();
     let (table, slot) = (place.table, place.slot);
-    Ok(NetworkPlace { table, slot, address, name, hosts, asks })
+    let switch = (kind == Some(Kind::Packets)).then(|| switch(store, container.id(), &endpoints));
+    Ok(NetworkPlace { table, slot, address, name, hosts, asks, switch })
+}
+
+/// What the switch is told of a container, and what the container's devices are.
+fn switch(store: &Store, id: &str, endpoints: &[Endpoint]) -> Switch {
+    let link = |endpoint: &Endpoint| Link {
+        address: endpoint.address,
+        prefix: endpoint.subnet.prefix(),
+        ethernet: frame::ethernet(endpoint.address),
+        mtu: MTU,
+    };
+    Switch {
+        socket: agent::socket(store),
+        greeting: agent::greeting(id, endpoints),
+        start: (agent::WORD.to_owned(), store.path().to_owned()),
+        links: endpoints.iter().map(link).collect(),
+    }
+}
+
+/// The facts that matter to a container.
+pub fn facts(session: &Session, config: &ContainerConfig) -> Facts {
+    let mut facts = Facts::of(session.host(), &session.probing(), config);
+    let named = &config.network.networks;
+    facts.internal_networks = !named.is_empty()
+        && find(session, named)
+            .is_ok_and(|all| all.iter().all(|network| network.definition().internal));
+    facts
+}
+
+/// Shows a container that shares another one's network that one's names, too: its `/etc/hosts` and
+/// `/etc/resolv.conf` as they are now.
+pub fn share_files(session: &Session, config: &ContainerConfig, plan: &mut Plan) {
+    let ((NetworkMode::Container(name), _) | (NetworkMode::Default, Some(name))) =
+        (&config.network.mode, &config.join)
+    else {
+        return;
+    };
+    let Ok(other) = record::find(session, name) else { return };
+    for file in &mut plan.files {
+        let shared = ["hosts", "resolv.conf"]
+            .into_iter()
+            .filter(|name| file.base.as_deref() == Some(&Path::new("/etc").join(name)))
+            .map(|name| other.path().join("etc").join(name))
+            .find(|path| path.exists());
+        if shared.is_some() {
+            file.base = shared;
+        }
+    }
 }
 
 fn as_member(container: &ContainerDir, wanted: &Membership) -> Member {
@@ -285,6 +342,7 @@ fn as_member(container: &ContainerDir, wanted: &Membership) -> Member {
         name: record::title(container),
         aliases: wanted.aliases.clone(),
         address: wanted.address,
+        kind: None,
     }
 }
 
@@ -299,7 +357,7 @@ pub fn place(
         NetworkMode::Private => members::has_slot(session.store()?, container.id())?,
         _ => !network.networks.is_empty(),
     };
-    if has_place { joined(session, container, config, true).map(Some) } else { Ok(None) }
+    if has_place { joined(session, container, config, (None, true)).map(Some) } else { Ok(None) }
 }
 
 /// Takes a container in which nobody lives any more out of its networks, and its names from the
@@ -340,7 +398,12 @@ pub(crate) fn tell(store: &Store, networks: &[Network]) -> Result<()> {
         if file.exists()
             && let Ok(its) = find_in(store, &record.config.network.networks)
         {
-            hosts::write(&file, || lines(&entry.id, &its))?;
+            match hosts::write(&file, || lines(&entry.id, &its)) {
+                // The container's root has taken it away; its programs still get answers.
+                Err(net::Error::Hosts { source, .. })
+                    if source.kind() == ErrorKind::PermissionDenied => {}
+                told => told?,
+            }
         }
     }
     Ok(())

@@ -37,7 +37,7 @@ pub fn prepare(
     let place = container.path();
     // One for all that is looked up here.
     let _lease = store.lease()?;
-    let facts = Facts::of(session.host(), &session.probing(), config);
+    let facts = networks::facts(session, config);
     let engine = convert::engine(&facts, record, &place, member, overrides.exec)?;
     let root =
         root_form::for_engine(root_form::prepare_for(session, store, record, &place, engine)?);
@@ -78,6 +78,7 @@ pub fn prepare(
         running: &running,
     };
     let mut plan = plan::plan(&request)?;
+    networks::share_files(session, config, &mut plan);
     let by_view = plan.emulate_root && engine.properties().calls == choose::CallsBy::Kernel;
     if by_view || engine.properties().made == choose::MadeFiles::BesideImage {
         plan.beside_image = root_form::beside_image(store, record);

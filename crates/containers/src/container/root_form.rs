@@ -15,7 +15,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use store::{BeginTree, Cached, Image, Staging, Store};
 
 use super::record::{Record, RootForm};
-use super::{ids, inode_log};
+use super::{ids, inode_log, networks};
 use crate::error::{Error, Result};
 use crate::images::find;
 use crate::images::pull::{self, Road};
@@ -122,7 +122,7 @@ pub fn has_index(record: &Record) -> bool {
 /// Whether the engine that a container will have works on a plain directory. A choice that fails
 /// now will say so when it is run.
 fn is_for_plain(session: &Session, config: &ContainerConfig) -> bool {
-    let facts = Facts::of(session.host(), &session.probing(), config);
+    let facts = networks::facts(session, config);
     choose::choose(&facts, None, config).is_ok_and(|engine| engine.root().is_tree())
 }
 

@@ -1,9 +1,8 @@
 //! Changes the mode of execution and the GPUs that a container keeps.
 
 use engine::choose;
-use engine::facts::Facts;
 
-use super::{convert, record, running};
+use super::{convert, networks, record, running};
 use crate::error::Result;
 use crate::events::Event;
 use crate::request::gpus::GpuRequest;
@@ -37,7 +36,7 @@ pub fn mode(session: &Session, name: &str) -> Result<Mode> {
     let kept = record.config.exec_mode.as_deref();
     let known = kept.or(session.dialect().usual_mode);
     let chosen = || -> Result<&str> {
-        let facts = Facts::of(session.host(), &session.probing(), &record.config);
+        let facts = networks::facts(session, &record.config);
         Ok(choose::choose(&facts, None, &record.config)?.name())
     };
     Ok(Mode {
@@ -55,7 +54,7 @@ pub fn set_mode(session: &Session, name: &str, mode: &str, force: bool) -> Resul
     let mut record = record::read(&container)?;
     let mut config = record.config.clone();
     config.exec_mode = Some(mode.to_owned());
-    let facts = Facts::of(session.host(), &session.probing(), &config);
+    let facts = networks::facts(session, &config);
     let engine = match choose::choose(&facts, Some(mode), &record.config) {
         Ok(engine) => Some(engine),
         // It may be usable on the host where the container runs next.

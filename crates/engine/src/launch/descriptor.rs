@@ -41,6 +41,42 @@ pub(crate) fn send(socket: &OwnedFd, descriptor: BorrowedFd<'_>) -> Result<(), E
         .map(drop)
 }
 
+/// The most descriptors that [`send_with`] sends with a message.
+const MANY: usize = 16;
+
+/// Sends a message and these descriptors.
+pub(crate) fn send_with(
+    socket: &OwnedFd,
+    message: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MANY))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Errno::NOBUFS);
+    }
+    rustix::net::sendmsg(socket, &[IoSlice::new(message)], &mut ancillary, SendFlags::NOSIGNAL)
+        .map(drop)
+}
+
+/// Receives a message, of which the length is returned, and its descriptors; `None` when the other
+/// end was closed.
+pub(crate) fn receive_with(socket: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MANY))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut pieces = [IoSliceMut::new(buffer)];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let receive = || rustix::net::recvmsg(socket, &mut pieces, &mut ancillary, flags);
+    let length = rustix::io::retry_on_intr(receive).ok()?.bytes;
+    let mut descriptors = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(all) = message {
+            descriptors.extend(all);
+        }
+    }
+    Some((length, descriptors))
+}
+
 /// Receives one; `None` when the other end was closed without sending.
 pub(crate) fn receive(socket: &OwnedFd) -> Option<OwnedFd> {
     let mut byte = [0];

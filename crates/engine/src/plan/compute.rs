@@ -116,8 +116,8 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         check_shared_memory(request, &mut warnings)?;
     }
     let (namespaces, network) = namespaces(request, hostname.as_deref(), &mut warnings)?;
-    let hostname = match (namespaces.uts, hostname, &network) {
-        (Source::New, None, Network::Names(Some(place))) => Some(place.name.clone()),
+    let hostname = match (namespaces.uts, hostname, network.place()) {
+        (Source::New, None, Some(place)) => Some(place.name.clone()),
         (Source::New, None, _) => Some(config.id.chars().take(12).collect()),
         (_, name, _) => name,
     };

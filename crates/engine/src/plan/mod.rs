@@ -304,20 +304,71 @@ pub enum Network {
     /// New, loopback up, nothing else.
     Loopback,
     /// New, connected by a helper program.
-    Helper {
-        /// `pasta` or `slirp4netns`.
-        program: PathBuf,
-        /// Whether it is slirp4netns.
-        slirp: bool,
-        /// The slirp4netns that is used where pasta does not start.
-        or_slirp: Option<PathBuf>,
-        /// Ports.
-        publish: Vec<crate::spec::Publish>,
-    },
+    Helper(Outside),
     /// The host's, with addresses and ports that are translated: networks with names, where there
     /// is no network namespace. The place is given when the container starts; a plan that is only
     /// shown has none.
     Names(Option<NetworkPlace>),
+    /// New, with a device for each network with a name.
+    Packets(Box<Packets>),
+}
+
+impl Network {
+    /// The container's place among those with which it has networks, once it has one.
+    #[must_use]
+    pub fn place(&self) -> Option<&NetworkPlace> {
+        match self {
+            Self::Names(place) => place.as_ref(),
+            Self::Packets(packets) => packets.place.as_ref(),
+            Self::Inherit | Self::Loopback | Self::Helper(_) => None,
+        }
+    }
+
+    /// Whether it is made of networks with names.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        matches!(self, Self::Names(_) | Self::Packets(_))
+    }
+
+    /// Whether it is connected from the host's namespaces.
+    pub(crate) fn needs_host(&self) -> bool {
+        matches!(self, Self::Helper(_) | Self::Packets(_))
+    }
+}
+
+/// The helper program that connects a network namespace with the outside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outside {
+    /// `pasta` or `slirp4netns`.
+    pub program: PathBuf,
+    /// Whether it is slirp4netns.
+    pub slirp: bool,
+    /// The slirp4netns that is used where pasta does not start.
+    pub or_slirp: Option<PathBuf>,
+    /// Ports.
+    pub publish: Vec<crate::spec::Publish>,
+}
+
+/// Networks with names in a network namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Packets {
+    /// What its devices are.
+    pub device: Device,
+    /// The way to everything but the networks' members; `None` where there is none.
+    pub outside: Option<Outside>,
+    /// The container's place, given when it starts.
+    pub place: Option<NetworkPlace>,
+}
+
+/// What the devices of a network namespace are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Device {
+    /// TAP devices.
+    #[default]
+    Tap,
+    /// Pairs of devices, whose other ends are read through packet sockets.
+    Veth,
 }
 
 /// A container's place in the table of networks ([`abi::network`]).
@@ -335,6 +386,36 @@ pub struct NetworkPlace {
     pub hosts: String,
     /// Names are asked for at 127.0.0.11.
     pub asks: bool,
+    /// The switch, where it is connected by packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch: Option<Switch>,
+}
+
+/// The process of the host that forwards frames, and what it is told and given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switch {
+    /// The path of its socket, on which one message begins a connection.
+    pub socket: PathBuf,
+    /// That message. With it go the devices' descriptors, a UDP socket and a TCP listener for
+    /// questions for names.
+    pub greeting: String,
+    /// The arguments with which this program is started as the switch, if there is none.
+    pub start: (String, PathBuf),
+    /// The devices.
+    pub links: Vec<Link>,
+}
+
+/// The device of one network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// The container's address.
+    pub address: Ipv4Addr,
+    /// How many bits of it all members have.
+    pub prefix: u8,
+    /// The device's own address.
+    pub ethernet: [u8; 6],
+    /// Its longest packet, in bytes.
+    pub mtu: u32,
 }
 
 /// Limits through a control group.

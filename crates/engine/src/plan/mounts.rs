@@ -213,7 +213,7 @@ fn etc(
         (
             "hosts",
             hosts(config, hostname, network, own("hosts")),
-            !config.add_host.is_empty() || matches!(network, Network::Names(_)),
+            !config.add_host.is_empty() || network.is_named(),
         ),
         ("resolv.conf", resolv(config, network, own("resolv.conf")), !config.dns.is_empty()),
         ("hostname", name_of_host(hostname, own("hostname")), false),
@@ -249,7 +249,7 @@ fn hosts(
         let address = if address == "host-gateway" { "169.254.1.2" } else { address };
         let _ = writeln!(text, "{address}\t{name}");
     }
-    let place = if let Network::Names(place) = network { place.as_ref() } else { None };
+    let place = network.place();
     // The name in the network stands among the others of the members.
     let is_other = |name: &&str| place.is_none_or(|place| place.name != *name);
     if let Some(name) = hostname.filter(is_other) {
@@ -264,11 +264,11 @@ fn resolv(config: &ContainerConfig, network: &Network, path: PathBuf) -> EtcFile
     use std::fmt::Write;
     let (mut text, mut without) = (String::new(), Vec::new());
     let forwarder = match network {
-        Network::Helper { slirp: true, .. } => Some(super::SLIRP_DNS),
-        Network::Helper { slirp: false, .. } => Some(super::DNS_FORWARD),
+        Network::Helper(outside) if outside.slirp => Some(super::SLIRP_DNS),
+        Network::Helper(_) => Some(super::DNS_FORWARD),
         _ => None,
     };
-    if matches!(network, Network::Names(Some(place)) if place.asks) {
+    if network.place().is_some_and(|place| place.asks) {
         // The agent asks the servers of `--dns`.
         without.push("nameserver".into());
         let _ = writeln!(text, "nameserver {}", abi::network::NAME_SERVER);

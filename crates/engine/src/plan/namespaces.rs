@@ -1,7 +1,8 @@
 //! Which namespaces a container gets, and its network.
 
-use super::{Namespaces, Network, PrivateBy, Request, Source};
+use super::{Device, Namespaces, Network, Outside, Packets, PrivateBy, Request, Source};
 use crate::error::{Error, Result};
+use crate::facts::Facts;
 use crate::spec::{NamespaceMode, NetworkMode};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -126,7 +127,7 @@ impl Chosen<'_> {
                 PrivateBy::Translation => translated(self.request)?,
                 PrivateBy::Namespace => {
                     self.namespaces.net = Source::New;
-                    helper(self.request)?
+                    Network::Helper(helper(self.request)?)
                 }
             },
             NetworkMode::None => {
@@ -137,10 +138,16 @@ impl Chosen<'_> {
                 self.namespaces.net = self.shared(name, Kinds::NET)?;
                 Network::Inherit
             }
-            NetworkMode::Named(_) => translated(self.request)?,
+            NetworkMode::Named(_) => match self.request.private {
+                PrivateBy::Translation => translated(self.request)?,
+                PrivateBy::Namespace => {
+                    self.namespaces.net = Source::New;
+                    packets(self.request, warnings)?
+                }
+            },
             NetworkMode::Default | NetworkMode::Host => Network::Inherit,
         };
-        let publishes = matches!(network, Network::Helper { .. } | Network::Names(_));
+        let publishes = matches!(network, Network::Helper(_)) || network.is_named();
         if !config.network.publish.is_empty() && !publishes {
             let mode = String::from(mode.clone());
             warnings.push(format!("published ports are discarded with --network={mode}"));
@@ -172,7 +179,7 @@ impl Chosen<'_> {
 }
 
 /// The program that connects a private network.
-fn helper(request: &Request<'_>) -> Result<Network> {
+fn helper(request: &Request<'_>) -> Result<Outside> {
     let facts = request.facts;
     check_ports(request)?;
     let publish = request.config.network.publish.clone();
@@ -189,7 +196,54 @@ fn helper(request: &Request<'_>) -> Result<Network> {
             });
         }
     };
-    Ok(Network::Helper { program, slirp, or_slirp, publish })
+    Ok(Outside { program, slirp, or_slirp, publish })
+}
+
+/// Networks with names in a namespace.
+fn packets(request: &Request<'_>, warnings: &mut Vec<String>) -> Result<Network> {
+    let facts = request.facts;
+    let is_exec = request.overrides.exec;
+    let publishes = !request.config.network.publish.is_empty();
+    let outside = match facts.no_way_out() {
+        _ if is_exec => None,
+        _ if facts.internal_networks => {
+            if publishes {
+                warnings.push("published ports are discarded: the network is internal".into());
+            }
+            None
+        }
+        None => Some(helper(request)?),
+        Some(why) if publishes => {
+            return Err(Error::Missing {
+                what: "publishing ports of a network with a name".into(),
+                needs: format!("a way out of the network namespace: {why}"),
+                hint: Some("use a mode without namespaces, as --execmode=I1".into()),
+            });
+        }
+        Some(why) => {
+            warnings.push(format!(
+                "the container reaches the members of its networks and nothing else, because {why}; \
+                 a mode without namespaces (--execmode=I1) has a way out"
+            ));
+            None
+        }
+    };
+    let device = device(facts, warnings);
+    let packets = Packets { device, outside, place: request.network.cloned() };
+    Ok(Network::Packets(Box::new(packets)))
+}
+
+/// What the container's devices are made of.
+fn device(facts: &Facts, warnings: &mut Vec<String>) -> Device {
+    match (facts.link.as_str(), &facts.no_tun) {
+        ("veth", _) | ("" | "tap", Some(_)) => Device::Veth,
+        ("" | "tap", None) => Device::Tap,
+        (other, no_tun) => {
+            let variable = crate::facts::LINK;
+            warnings.push(format!("{variable}={other} has no effect: there are tap and veth"));
+            if no_tun.is_some() { Device::Veth } else { Device::Tap }
+        }
+    }
 }
 
 /// A network without a namespace.

@@ -5,6 +5,7 @@ mod asks;
 mod clusters;
 mod containers;
 mod forward;
+mod links;
 mod process;
 mod served;
 mod server;
@@ -14,6 +15,7 @@ mod tests;
 
 pub use abi::network::NAME_SERVER;
 pub use containers::Containers;
+pub use links::{greeting, socket};
 pub use process::{is_running, run};
-pub use server::{Directory, Server};
+pub use server::{Answers, Client, Directory, Server};
 pub use start::{WORD, ensure, ensure_served};

@@ -1,7 +1,8 @@
 //! One agent for each host and store: when there is one, and what it knows of the containers.
 //!
 //! It reads who is in which network for each question, so that it has nothing to be told, and an
-//! agent that was killed leaves nothing but its lock, which the kernel takes back.
+//! agent that was killed leaves nothing but its lock, which the kernel takes back. The ports of its
+//! switch ([`super::links`]) come from processes that keep them for the next agent.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,8 +17,9 @@ use sys::shared::SharedWords;
 
 use super::clusters::Clusters;
 use super::containers::{Alive, Containers};
+use super::links::Links;
 use super::served::Served;
-use super::server::{Directory, Server};
+use super::server::{Answers, Client, Directory, Server};
 use crate::dns::{Transport, Zone};
 use crate::error::{Error, Result};
 use crate::members::{self, Entry};
@@ -62,9 +64,11 @@ pub fn run(store: &Store, containers: Box<dyn Containers>, ready: impl FnOnce())
     let known = Known { store, containers, words, alive, since };
     let server = known.bind().map_err(failed)?;
     let clusters = clusters.serve().map_err(failed)?;
+    let links = Links::listen(&known.store).map_err(failed)?;
+    let answers = Answers::of(Arc::new(known));
+    links.serve(&answers).map_err(failed)?;
     ready();
-    let directory: Arc<dyn Directory> = Arc::new(known);
-    let ended = server.serve(&directory).map_err(failed);
+    let ended = server.serve(&answers).map_err(failed);
     clusters.end();
     ended
 }
@@ -138,10 +142,18 @@ impl Known {
     }
 
     /// The networks of a container, each with its living members, and the container's id.
-    fn networks(&self, client: SocketAddr, transport: Transport) -> Option<(String, Vec<Joined>)> {
-        let (slot, key) = self.container(client, transport)?;
-        let is_it =
-            |entry: &Entry| entry.slot == u32::from(slot.number()) && table::key(&entry.id) == key;
+    fn networks(&self, client: &Client, transport: Transport) -> Option<(String, Vec<Joined>)> {
+        let place = match client {
+            Client::At(address) => Some(self.container(*address, transport)?),
+            Client::Container(_) => None,
+        };
+        let is_it = |entry: &Entry| match (client, place) {
+            (Client::Container(id), _) => *entry.id == **id,
+            (_, Some((slot, key))) => {
+                entry.slot == u32::from(slot.number()) && table::key(&entry.id) == key
+            }
+            (_, None) => false,
+        };
         let (mut id, mut found) = (None, Vec::new());
         for network in Networks::of(&self.store).list().ok()? {
             let Ok(mut entries) = members::list(&network) else { continue };
@@ -159,14 +171,14 @@ impl Known {
 type Joined = (String, Subnet, Vec<Entry>);
 
 impl Directory for Known {
-    fn zone(&self, client: SocketAddr, transport: Transport) -> Option<Zone> {
+    fn zone(&self, client: &Client, transport: Transport) -> Option<Zone> {
         let (_, networks) = self.networks(client, transport)?;
         let networks: Vec<_> =
             networks.iter().map(|(name, subnet, all)| (name.as_str(), *subnet, &**all)).collect();
         Some(Zone::of(&networks))
     }
 
-    fn servers(&self, client: SocketAddr, transport: Transport) -> Vec<SocketAddr> {
+    fn servers(&self, client: &Client, transport: Transport) -> Vec<SocketAddr> {
         let Some((id, networks)) = self.networks(client, transport) else { return Vec::new() };
         let is_internal = self
             .table()

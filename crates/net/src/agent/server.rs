@@ -16,7 +16,7 @@ use crate::dns::{Answer, Transport, Zone};
 /// Questions that are forwarded, and connections, at the same time.
 const MANY: usize = 64;
 /// The longest datagram that is taken.
-const LONGEST: usize = 4096;
+pub(super) const LONGEST: usize = 4096;
 /// A connection that says nothing is closed after so long.
 const IDLE: Duration = Duration::from_secs(10);
 /// How often is looked whether anybody needs the server.
@@ -26,16 +26,106 @@ const STACK: usize = 128 << 10;
 /// How many ports are tried until one is free for both protocols.
 const TRIES: u32 = 50;
 
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Client {
+    /// The owner of this address, of which the server's socket is reached by several.
+    At(SocketAddr),
+    /// The container with this id, whose own the server's socket is.
+    Container(Arc<str>),
+}
+
 /// What a server knows of who asks. Shared by its threads.
 pub trait Directory: Send + Sync {
-    /// The names that are told to whoever asks from this address; `None` for a stranger.
-    fn zone(&self, client: SocketAddr, transport: Transport) -> Option<Zone>;
+    /// The names that are told to a client; `None` for a stranger.
+    fn zone(&self, client: &Client, transport: Transport) -> Option<Zone>;
 
     /// The servers that know all other names for him, in the order in which they are asked.
-    fn servers(&self, client: SocketAddr, transport: Transport) -> Vec<SocketAddr>;
+    fn servers(&self, client: &Client, transport: Transport) -> Vec<SocketAddr>;
 
     /// Whether anybody may ask. The server ends where it says no.
     fn is_needed(&self) -> bool;
+}
+
+/// What answers questions, whichever socket they come from.
+#[derive(Clone)]
+pub struct Answers {
+    directory: Arc<dyn Directory>,
+    busy: Arc<AtomicUsize>,
+    turn: Arc<AtomicUsize>,
+}
+
+impl std::fmt::Debug for Answers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answers").field("busy", &self.busy).finish_non_exhaustive()
+    }
+}
+
+impl Answers {
+    /// Those that a directory gives.
+    pub fn of(directory: Arc<dyn Directory>) -> Self {
+        Self { directory, busy: Arc::default(), turn: Arc::default() }
+    }
+
+    /// Answers a datagram of `from`.
+    pub(super) fn datagram(
+        &self,
+        udp: &UdpSocket,
+        message: &[u8],
+        from: SocketAddr,
+        client: &Client,
+    ) {
+        let Some(zone) = self.directory.zone(client, Transport::Udp) else { return };
+        match zone.answer(message, Transport::Udp, self.turn.fetch_add(1, Ordering::Relaxed)) {
+            Answer::Message(reply) => drop(udp.send_to(&reply, from)),
+            Answer::None => {}
+            Answer::Forward => {
+                let (Some(place), Ok(udp)) = (Place::take(&self.busy), udp.try_clone()) else {
+                    return;
+                };
+                let (answers, message, client) = (self.clone(), message.to_vec(), client.clone());
+                let _ = thread(move || {
+                    let _place = place;
+                    let servers = answers.directory.servers(&client, Transport::Udp);
+                    if let Some(reply) = forward::udp(&message, &servers) {
+                        let _ = udp.send_to(&reply, from);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Answers the questions of a connection in a thread of its own; whether there is room for one.
+    pub(super) fn connection(&self, stream: TcpStream, client: Client) -> bool {
+        let Some(place) = Place::take(&self.busy) else { return false };
+        let answers = self.clone();
+        let _ = thread(move || {
+            let _place = place;
+            let _ = answers.talk(stream, &client);
+        });
+        true
+    }
+
+    /// Each question has its length before it (RFC 1035, 4.2.2).
+    fn talk(&self, mut stream: TcpStream, client: &Client) -> io::Result<()> {
+        stream.set_read_timeout(Some(IDLE))?;
+        stream.set_write_timeout(Some(IDLE))?;
+        loop {
+            let message = forward::read(&mut stream)?;
+            let Some(zone) = self.directory.zone(client, Transport::Tcp) else { return Ok(()) };
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+            let reply = match zone.answer(&message, Transport::Tcp, turn) {
+                Answer::Message(reply) => reply,
+                Answer::None => return Ok(()),
+                Answer::Forward => {
+                    let servers = self.directory.servers(client, Transport::Tcp);
+                    let Some(reply) = forward::tcp(&message, &servers) else { return Ok(()) };
+                    reply
+                }
+            };
+            forward::write(&mut stream, &reply)?;
+        }
+    }
 }
 
 /// The sockets.
@@ -43,8 +133,6 @@ pub trait Directory: Send + Sync {
 pub struct Server {
     udp: UdpSocket,
     tcp: TcpListener,
-    busy: Arc<AtomicUsize>,
-    turn: Arc<AtomicUsize>,
 }
 
 impl Server {
@@ -65,8 +153,7 @@ impl Server {
     pub fn at(place: SocketAddr) -> io::Result<Self> {
         let udp = UdpSocket::bind(place)?;
         let tcp = TcpListener::bind(udp.local_addr()?)?;
-        let (busy, turn) = Default::default();
-        Ok(Self { udp, tcp, busy, turn })
+        Ok(Self { udp, tcp })
     }
 
     /// The socket for datagrams.
@@ -83,90 +170,41 @@ impl Server {
     ///
     /// # Errors
     /// Those of the sockets, which do not come from what a client sends.
-    pub fn serve(&self, directory: &Arc<dyn Directory>) -> io::Result<()> {
-        self.accept(directory)?;
+    pub fn serve(&self, answers: &Answers) -> io::Result<()> {
+        self.accept(answers)?;
         self.udp.set_read_timeout(Some(LOOK))?;
         let mut message = [0; LONGEST];
         let mut looked = Instant::now();
         loop {
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                if !directory.is_needed() {
+                if !answers.directory.is_needed() {
                     return Ok(());
                 }
             }
             match self.udp.recv_from(&mut message) {
-                Ok((length, client)) => self.datagram(directory, &message[..length], client),
+                Ok((length, from)) => {
+                    answers.datagram(&self.udp, &message[..length], from, &Client::At(from));
+                }
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn datagram(&self, directory: &Arc<dyn Directory>, message: &[u8], client: SocketAddr) {
-        let Some(zone) = directory.zone(client, Transport::Udp) else { return };
-        match zone.answer(message, Transport::Udp, self.turn.fetch_add(1, Ordering::Relaxed)) {
-            Answer::Message(reply) => drop(self.udp.send_to(&reply, client)),
-            Answer::None => {}
-            Answer::Forward => {
-                let (Some(place), Ok(udp)) = (Place::take(&self.busy), self.udp.try_clone()) else {
-                    return;
-                };
-                let (directory, message) = (Arc::clone(directory), message.to_vec());
-                let _ = thread(move || {
-                    let _place = place;
-                    let servers = directory.servers(client, Transport::Udp);
-                    if let Some(reply) = forward::udp(&message, &servers) {
-                        let _ = udp.send_to(&reply, client);
-                    }
-                });
-            }
-        }
-    }
-
-    fn accept(&self, directory: &Arc<dyn Directory>) -> io::Result<()> {
-        let (tcp, directory) = (self.tcp.try_clone()?, Arc::clone(directory));
-        let (busy, turn) = (Arc::clone(&self.busy), Arc::clone(&self.turn));
+    fn accept(&self, answers: &Answers) -> io::Result<()> {
+        let (tcp, answers) = (self.tcp.try_clone()?, answers.clone());
         thread(move || {
             for stream in tcp.incoming() {
-                let (Ok(stream), Some(place)) = (stream, Place::take(&busy)) else {
+                let client = |stream: TcpStream| Some((stream.peer_addr().ok()?, stream));
+                let taken = stream.ok().and_then(client);
+                if !taken.is_some_and(|(from, stream)| answers.connection(stream, Client::At(from)))
+                {
                     // Too many descriptors, or too many clients: those who end make room.
                     std::thread::sleep(Duration::from_millis(10));
-                    continue;
-                };
-                let (directory, turn) = (Arc::clone(&directory), Arc::clone(&turn));
-                let _ = thread(move || {
-                    let _place = place;
-                    let _ = connection(stream, &*directory, &turn);
-                });
+                }
             }
         })
-    }
-}
-
-/// Answers the questions of a connection, each of which has its length before it (RFC 1035, 4.2.2).
-fn connection(
-    mut stream: TcpStream,
-    directory: &dyn Directory,
-    turn: &AtomicUsize,
-) -> io::Result<()> {
-    stream.set_read_timeout(Some(IDLE))?;
-    stream.set_write_timeout(Some(IDLE))?;
-    let client = stream.peer_addr()?;
-    loop {
-        let message = forward::read(&mut stream)?;
-        let Some(zone) = directory.zone(client, Transport::Tcp) else { return Ok(()) };
-        let reply =
-            match zone.answer(&message, Transport::Tcp, turn.fetch_add(1, Ordering::Relaxed)) {
-                Answer::Message(reply) => reply,
-                Answer::None => return Ok(()),
-                Answer::Forward => {
-                    let servers = directory.servers(client, Transport::Tcp);
-                    let Some(reply) = forward::tcp(&message, &servers) else { return Ok(()) };
-                    reply
-                }
-            };
-        forward::write(&mut stream, &reply)?;
     }
 }
 

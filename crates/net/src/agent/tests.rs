@@ -1,5 +1,5 @@
 use super::forward;
-use super::server::{Directory, Server};
+use super::server::{Answers, Client, Directory, Server};
 use crate::dns::{Transport, Zone};
 use crate::members::Entry;
 use simple_dns::rdata::{A, RData};
@@ -19,11 +19,11 @@ struct Names {
 }
 
 impl Directory for Names {
-    fn zone(&self, _: SocketAddr, _: Transport) -> Option<Zone> {
+    fn zone(&self, _: &Client, _: Transport) -> Option<Zone> {
         self.zone.clone()
     }
 
-    fn servers(&self, _: SocketAddr, _: Transport) -> Vec<SocketAddr> {
+    fn servers(&self, _: &Client, _: Transport) -> Vec<SocketAddr> {
         self.servers.clone()
     }
 
@@ -47,7 +47,7 @@ impl Running {
         let needed = AtomicBool::new(true);
         let names = Arc::new(Names { zone, servers: servers.to_vec(), needed });
         let directory: Arc<dyn Directory> = Arc::clone(&names) as Arc<dyn Directory>;
-        let thread = std::thread::spawn(move || server.serve(&directory).unwrap());
+        let thread = std::thread::spawn(move || server.serve(&Answers::of(directory)).unwrap());
         Self { names, address, thread: Some(thread) }
     }
 
@@ -86,6 +86,7 @@ fn zone(name: &str, last: u8) -> Zone {
         aliases: Vec::new(),
         address: Ipv4Addr::new(10, 0, 0, last),
         slot: 0,
+        kind: crate::Kind::Names,
         since: 0,
     };
     Zone::of(&[("lab", "10.0.0.0/24".parse().unwrap(), &[entry])])

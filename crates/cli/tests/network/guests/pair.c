@@ -145,7 +145,7 @@ static void loopback(int serves) {
 static void data(int serves) {
     TITLE(serves ? "receiving" : "sending");
     if (serves) {
-        int s = receiver(ANY, 53), apart = receiver(own, 5353), lo = receiver(LO, 5353);
+        int s = receiver(ANY, 69), apart = receiver(own, 5353), lo = receiver(LO, 5353);
         meet(is_one ? "one receives" : "two receives");
         for (int i = 0; i < 7; i++) {
             addr a;
@@ -173,12 +173,12 @@ static void data(int serves) {
         int fds[] = {free, bound, wild, low, six};
         for (int i = 0; i < 5; i++) {
             const char *host = i == 4 ? text("::ffff:%s", other) : other;
-            line("%s: %s", words[i], result(send_to(fds[i], words[i], host, 53)));
+            line("%s: %s", words[i], result(send_to(fds[i], words[i], host, 69)));
             line("%s: %s", words[i], heard_from(fds[i]));
             line("%s: self %s", words[i], own_name(fds[i]));
         }
         int fd = udp();
-        DO(connect_to(fd, other, 53));
+        DO(connect_to(fd, other, 69));
         NAMES("connected", fd);
         DO(send(fd, "connected", 9, 0));
         line("%s", heard_from(fd));
@@ -186,7 +186,7 @@ static void data(int serves) {
         int here = receiver(LO, 6006);
         DO(send_to(free, "to loopback", LO, 6006));
         line("%s", heard_from(here));
-        DO(send_to(free, "after loopback", other, 53));
+        DO(send_to(free, "after loopback", other, 69));
         line("%s", heard_from(free));
         DO(send_to(free, "apart", other, 5353));
         meet(is_one ? "two received" : "one received");

@@ -19,8 +19,9 @@ use crate::session::Session;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Explained {
-    /// `names`: addresses that are translated; `packets`: a namespace that is connected; `none`:
-    /// one that is not; `host`; `container:NAME`.
+    /// `names`: addresses that are translated; `packets`: a namespace with a device for each network;
+    /// `private`: one that is connected with the outside only; `none`: one that is not connected;
+    /// `host`; `container:NAME`.
     mode: String,
     /// The networks with names in which it is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -56,10 +57,11 @@ pub fn explained(
     planned: &Plan,
 ) -> Result<Explained> {
     let network = &config.network;
-    let is_named = matches!(planned.network, Planned::Names(_));
+    let is_named = planned.network.is_named();
     let mode = match (&planned.network, &network.mode) {
         (Planned::Names(_), _) => "names".to_owned(),
-        (Planned::Helper { .. }, _) => "packets".to_owned(),
+        (Planned::Packets(_), _) => "packets".to_owned(),
+        (Planned::Helper(_), _) => "private".to_owned(),
         (Planned::Loopback, _) => "none".to_owned(),
         (Planned::Inherit, NetworkMode::Container(name)) => format!("container:{name}"),
         (Planned::Inherit, _) => match (&network.mode, &config.join) {

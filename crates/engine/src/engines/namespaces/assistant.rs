@@ -1,18 +1,18 @@
 //! A child that stays in the host's namespaces while its parent leaves them.
 //!
 //! Two things can only be done from outside: writing a map of several ids (`newuidmap`,
-//! `newgidmap`, or real root), and connecting a network namespace (`pasta`, `slirp4netns`). The
-//! assistant is forked before the parent leaves, does what it is asked over a socket, and ends when
-//! the socket closes, which is before the program starts.
+//! `newgidmap`, or real root), and connecting a network namespace (`pasta`, `slirp4netns`, the
+//! switch). The assistant is forked before the parent leaves, does what it is asked over a socket,
+//! and ends when the socket closes, which is before the program starts.
 
 use super::network;
 use crate::error::{Error, Result};
-use crate::launch::fork;
-use crate::plan::{Ids, Network, Plan};
+use crate::launch::{descriptor, fork};
+use crate::plan::{Ids, Plan};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::process::{Pid, WaitOptions};
 use serde::{Deserialize, Serialize};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use sys::fork::ForkResult;
 use sys::userns::Maps;
 
@@ -73,7 +73,7 @@ impl Assistant {
     /// Whether a plan needs one. Somebody else's user namespace has its maps already.
     pub(in crate::engines) fn needed(plan: &Plan) -> bool {
         let range = matches!(plan.ids, Ids::Range { .. }) && plan.namespaces.user_of.is_none();
-        range || matches!(plan.network, Network::Helper { .. })
+        range || plan.network.needs_host()
     }
 
     /// Forks one.
@@ -95,11 +95,11 @@ impl Assistant {
         }
     }
 
-    fn ask(&self, task: Task) -> Result<()> {
+    fn ask(&self, task: Task, given: &[BorrowedFd<'_>]) -> Result<()> {
         let lost = |errno: rustix::io::Errno| Error::Vanished(format!("the assistant: {errno}"));
         let Some(socket) = &self.socket else { return Err(lost(rustix::io::Errno::PIPE)) };
         let question = serde_json::to_vec(&task).unwrap_or_default();
-        rustix::net::send(socket, &question, SendFlags::NOSIGNAL).map_err(lost)?;
+        descriptor::send_with(socket, &question, given).map_err(lost)?;
         let mut answer = vec![0; LIMIT];
         let (length, _) = rustix::io::retry_on_intr(|| {
             rustix::net::recv(socket, &mut answer[..], RecvFlags::empty())
@@ -111,12 +111,14 @@ impl Assistant {
 
     /// Has the maps of a process's user namespace written.
     pub(in crate::engines) fn write_maps(&self, pid: u32) -> Result<()> {
-        self.ask(Task::Maps(pid))
+        self.ask(Task::Maps(pid), &[])
     }
 
-    /// Has the network namespace of a process connected.
-    pub(in crate::engines) fn connect(&self, pid: u32) -> Result<()> {
-        self.ask(Task::Network(pid))
+    /// Has the network namespace of a process connected. `devices`: what [`super::links`] has made
+    /// in it.
+    pub(in crate::engines) fn connect(&self, pid: u32, devices: &[OwnedFd]) -> Result<()> {
+        let devices: Vec<_> = devices.iter().map(AsFd::as_fd).collect();
+        self.ask(Task::Network(pid), &devices)
     }
 
     /// A child of the process that forked the assistant gives its copy up.
@@ -138,16 +140,15 @@ impl Drop for Assistant {
 fn serve(plan: &Plan, socket: &OwnedFd) {
     let mut buffer = vec![0; LIMIT];
     loop {
-        let received = rustix::io::retry_on_intr(|| {
-            rustix::net::recv(socket, &mut buffer[..], RecvFlags::empty())
-        });
-        let Ok((length @ 1.., _)) = received else { return };
+        let Some((length @ 1.., given)) = descriptor::receive_with(socket, &mut buffer) else {
+            return;
+        };
         let Ok(task) = serde_json::from_slice(&buffer[..length]) else { return };
         let answer = match task {
             Task::Maps(pid) => {
                 maps(&plan.ids).write_for(pid).map_err(|error| map_error(&plan.ids, error))
             }
-            Task::Network(pid) => network::connect(plan, pid),
+            Task::Network(pid) => network::connect(plan, pid, &given),
         };
         let answer = serde_json::to_vec(&answer).unwrap_or_default();
         if rustix::net::send(socket, &answer, SendFlags::NOSIGNAL).is_err() {

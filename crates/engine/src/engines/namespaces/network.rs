@@ -10,91 +10,74 @@
 //! Ports are listened on by the helper, as the user, so ports below 1024 need
 //! `net.ipv4.ip_unprivileged_port_start`.
 
+use super::beside::{detached, outlive};
+use super::keeper;
 use crate::error::{Error, Result};
 use crate::launch::etc_files::write_file;
-use crate::plan::{DNS_FORWARD, EtcFile, Network, Plan, SLIRP_DNS};
+use crate::plan::{DNS_FORWARD, EtcFile, Network, Outside, Plan, SLIRP_DNS};
 use crate::processes;
 use crate::spec::Publish;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use rustix::process::Signal;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use sys::fork::ForkResult;
 
-/// Connects the network namespace of a process. Called in the host's namespaces.
-pub(super) fn connect(plan: &Plan, pid: u32) -> Result<()> {
+/// The device in a container that has others too.
+const OUTSIDE: &str = "out0";
+
+/// Connects the network namespace of a process. Called in the host's namespaces. `devices`: those
+/// of networks with names.
+pub(super) fn connect(plan: &Plan, pid: u32, devices: &[OwnedFd]) -> Result<()> {
     match &plan.network {
         // Addresses are translated in the view, by engines without a network namespace.
         Network::Inherit | Network::Loopback | Network::Names(_) => Ok(()),
-        Network::Helper { program, slirp: true, or_slirp: _, publish } => {
-            slirp(program, publish, &plan.place, pid)
-        }
-        Network::Helper { program, slirp: false, or_slirp, publish } => {
-            match (pasta(program, publish, &plan.place, pid), or_slirp) {
-                (Err(first), Some(other)) => instead(plan, other, publish, pid, first),
-                (done, _) => done,
+        Network::Helper(outside) => lead_out(plan, outside, None, pid),
+        Network::Packets(packets) => {
+            if let Some(switch) = plan.network.place().and_then(|place| place.switch.as_ref()) {
+                keeper::start(plan, switch, pid, devices)?;
+            }
+            match &packets.outside {
+                Some(outside) => lead_out(plan, outside, Some(OUTSIDE), pid),
+                None => Ok(()),
             }
         }
     }
 }
 
+/// Connects it with the outside. `device`: the name of the device there, if it matters.
+fn lead_out(plan: &Plan, outside: &Outside, device: Option<&str>, pid: u32) -> Result<()> {
+    let Outside { program, slirp, or_slirp, publish } = outside;
+    let place = &plan.place;
+    if *slirp {
+        return self::slirp(program, publish, device, place, pid);
+    }
+    match (pasta(program, publish, device, place, pid), or_slirp) {
+        (Err(first), Some(other)) => instead(plan, (other, publish, device), pid, first),
+        (done, _) => done,
+    }
+}
+
 /// Uses slirp4netns where pasta did not start.
-fn instead(plan: &Plan, program: &Path, publish: &[Publish], pid: u32, first: Error) -> Result<()> {
+fn instead(
+    plan: &Plan,
+    (program, publish, device): (&Path, &[Publish], Option<&str>),
+    pid: u32,
+    first: Error,
+) -> Result<()> {
     // It answers name queries at another address.
     let lines = [DNS_FORWARD, SLIRP_DNS].map(|address| format!("nameserver {address}\n"));
     for file in plan.files.iter().filter(|file| file.text.contains(&lines[0])) {
         let text = file.text.replace(&lines[0], &lines[1]);
         write_file(plan, &EtcFile { text, ..file.clone() })?;
     }
-    slirp(program, publish, &plan.place, pid).map_err(|second| match (first, second) {
+    slirp(program, publish, device, &plan.place, pid).map_err(|second| match (first, second) {
         (Error::Helper { program, status, output }, second @ Error::Helper { .. }) => {
             Error::Helper { program, status, output: format!("{output}; then {second}") }
         }
         (_, second) => second,
     })
-}
-
-/// Forks a process that is no child of the caller, and runs `work` in it.
-fn detached(work: impl FnOnce()) -> Result<()> {
-    let call = |errno: crate::error::Errno| Error::Call { doing: "fork a watcher".into(), errno };
-    match sys::fork::fork().map_err(|error| call(error.into()))? {
-        ForkResult::Child => {
-            // Away from the caller's session and from its wait: reparented when this child ends.
-            let _ = rustix::process::setsid();
-            if matches!(sys::fork::fork(), Ok(ForkResult::Child)) {
-                work();
-            }
-            sys::fork::exit_now(0);
-        }
-        ForkResult::Parent(child) => {
-            let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
-            Ok(())
-        }
-    }
-}
-
-/// Waits until the container is empty: first for this process, then for those that entered its
-/// namespaces meanwhile.
-fn outlive(place: &Path, first: u32) {
-    let mut next = Some(first);
-    while let Some(pid) = next.and_then(|pid| Pid::from_raw(pid as i32)) {
-        match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(pidfd) => {
-                let mut fds = [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)];
-                let _ = rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, None));
-            }
-            Err(rustix::io::Errno::NOSYS) => {
-                while rustix::process::test_kill_process(pid).is_ok() {
-                    std::thread::sleep(std::time::Duration::from_secs(1));
-                }
-            }
-            Err(_) => {}
-        }
-        let living = crate::records::living(place);
-        next = living.into_iter().map(|process| process.pid).find(|&other| Some(other) != next);
-    }
 }
 
 fn failed(program: &Path, status: &str, output: &str) -> Error {
@@ -123,11 +106,14 @@ fn pasta_port(publish: &Publish) -> String {
     }
 }
 
-fn pasta_arguments(publish: &[Publish], note: &str, pid: u32) -> Vec<String> {
+fn pasta_arguments(publish: &[Publish], device: Option<&str>, note: &str, pid: u32) -> Vec<String> {
     let mut words: Vec<String> =
         ["--config-net", "--quiet", "--dns-forward", DNS_FORWARD, "--pid", note]
             .map(String::from)
             .to_vec();
+    if let Some(device) = device {
+        words.extend(["--ns-ifname".to_owned(), device.to_owned()]);
+    }
     for (flag, udp) in [("-t", false), ("-u", true)] {
         let ports: Vec<_> = publish.iter().filter(|one| one.udp == udp).map(pasta_port).collect();
         if ports.is_empty() {
@@ -143,7 +129,13 @@ fn pasta_arguments(publish: &[Publish], note: &str, pid: u32) -> Vec<String> {
     words
 }
 
-fn pasta(program: &Path, publish: &[Publish], place: &Path, pid: u32) -> Result<()> {
+fn pasta(
+    program: &Path,
+    publish: &[Publish],
+    device: Option<&str>,
+    place: &Path,
+    pid: u32,
+) -> Result<()> {
     let not_started = |error: std::io::Error| failed(program, "not started", &error.to_string());
     // The background process keeps its standard error, so that must be a file: a pipe would not
     // end.
@@ -153,7 +145,7 @@ fn pasta(program: &Path, publish: &[Publish], place: &Path, pid: u32) -> Result<
     // By then it is in another user namespace, so its note must have a plain path.
     let note = place.join("run").join(format!("{pid}.pasta"));
     let status = Command::new(program)
-        .args(pasta_arguments(publish, &note.to_string_lossy(), pid))
+        .args(pasta_arguments(publish, device, &note.to_string_lossy(), pid))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(said.try_clone().map_err(not_started)?)
@@ -183,7 +175,13 @@ fn text_of(mut file: std::fs::File) -> String {
 }
 
 /// Starts slirp4netns under a watcher that lives as long as the container.
-fn slirp(program: &Path, publish: &[Publish], place: &Path, pid: u32) -> Result<()> {
+fn slirp(
+    program: &Path,
+    publish: &[Publish],
+    device: Option<&str>,
+    place: &Path,
+    pid: u32,
+) -> Result<()> {
     let (ready, tell) = crate::launch::report::raw_pipe()?;
     let directory = place.join("run");
     let socket = PathBuf::from(format!("{pid}.slirp"));
@@ -193,7 +191,8 @@ fn slirp(program: &Path, publish: &[Publish], place: &Path, pid: u32) -> Result<
         path: directory.clone(),
         errno: errno.into(),
     })?;
-    detached(|| watch(program, &socket, place, pid, tell))?;
+    let device = device.unwrap_or("tap0");
+    detached(|| watch((program, device), &socket, place, pid, tell))?;
     let mut message = String::new();
     let _ = std::fs::File::from(ready).read_to_string(&mut message);
     if message != "1" {
@@ -205,7 +204,7 @@ fn slirp(program: &Path, publish: &[Publish], place: &Path, pid: u32) -> Result<
 }
 
 /// Runs slirp4netns as long as somebody lives in the container.
-fn watch(program: &Path, socket: &Path, place: &Path, pid: u32, tell: OwnedFd) {
+fn watch((program, device): (&Path, &str), socket: &Path, place: &Path, pid: u32, tell: OwnedFd) {
     let Ok([tell]) = sys::process::keep_only([tell]) else { return };
     let mut tell = std::fs::File::from(tell);
     let Ok((ready, ready_end)) = crate::launch::report::raw_pipe() else { return };
@@ -219,7 +218,7 @@ fn watch(program: &Path, socket: &Path, place: &Path, pid: u32, tell: OwnedFd) {
         .arg(format!("--api-socket={}", socket.display()))
         .arg(format!("--userns-path=/proc/{pid}/ns/user"))
         .arg(pid.to_string())
-        .arg("tap0")
+        .arg(device)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -289,7 +288,7 @@ mod tests {
             ..Publish::default()
         };
         assert_eq!(pasta_port(&range), "127.0.0.1/9000-9002");
-        let words = pasta_arguments(&[one, range], "/note", 7).join(" ");
+        let words = pasta_arguments(&[one, range], Some("out0"), "/note", 7).join(" ");
         assert!(words.contains("-t 8080:80 -u 127.0.0.1/9000-9002 -T none"), "{words}");
         assert!(words.ends_with(" 7"));
     }

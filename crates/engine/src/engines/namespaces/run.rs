@@ -13,6 +13,7 @@ use super::assistant::Assistant;
 use super::enter;
 use super::first_process::{self, First};
 use super::leave::{leave_host, unshare};
+use super::links;
 use crate::error::{Error, Result};
 use crate::exit::Ended;
 use crate::launch::etc_files::{give_to_root, write_all};
@@ -21,7 +22,7 @@ use crate::launch::spawn::{Ties, spawn as spawn_with};
 use crate::launch::streams::{Child, Streams};
 use crate::launch::terminal::Pty;
 use crate::launch::{cgroup, descriptor, fork, init, members, program};
-use crate::plan::{Network, Plan, Source};
+use crate::plan::{Plan, Source};
 use crate::records::{Records, Turn};
 use crate::sharing;
 use crate::spec::ProcessId;
@@ -254,11 +255,11 @@ struct Inside<'a> {
 }
 
 impl Inside<'_> {
-    /// Connects the network of the program's process.
+    /// Connects the network of the program's process. Called in its network namespace.
     fn connect(plan: &Plan, assistant: Option<&Assistant>, pid: u32) -> Result<()> {
         match assistant {
-            Some(assistant) if matches!(plan.network, Network::Helper { .. }) => {
-                assistant.connect(pid)
+            Some(assistant) if plan.network.needs_host() => {
+                assistant.connect(pid, &links::make(plan)?)
             }
             _ => Ok(()),
         }

@@ -18,13 +18,13 @@ use crate::engines::external::handed::{Handed, Order, memory, open, pipe};
 use crate::engines::external::helper::{LAUNCHER, await_adoption};
 use crate::engines::namespaces::assistant::Assistant;
 use crate::engines::namespaces::leave::{unshare, write_maps};
-use crate::engines::namespaces::{enter, execute};
+use crate::engines::namespaces::{enter, execute, links};
 use crate::error::{Error, Result};
 use crate::launch::cgroup;
 use crate::launch::etc_files::{give_to_root, write_all};
 use crate::launch::members::by_namespace::{Owner, note};
 use crate::launch::report::{self, StatusSender};
-use crate::plan::{IdRange, Ids, Network, Plan};
+use crate::plan::{IdRange, Ids, Plan};
 use crate::records::Records;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
@@ -80,7 +80,7 @@ pub(super) fn make(
     note(&plan.place, pid, Owner::Caller);
     let recorded = records.map_or(Ok(()), |records| records.add(pid));
     let connected = recorded.and_then(|()| match &assistant {
-        Some(assistant) if matches!(plan.network, Network::Helper { .. }) => assistant.connect(pid),
+        Some(assistant) if plan.network.needs_host() => connect(plan, assistant, pid),
         _ => Ok(()),
     });
     if connected.is_ok() {
@@ -99,6 +99,15 @@ pub(super) fn make(
         }
     }
     outcome
+}
+
+/// Connects the network of the container's first process.
+fn connect(plan: &Plan, assistant: &Assistant, pid: u32) -> Result<()> {
+    // Devices are made by root of the namespace, in it.
+    if plan.network.is_named() {
+        enter::kinds(pid, Kinds::NET)?;
+    }
+    assistant.connect(pid, &links::make(plan)?)
 }
 
 /// Becomes the first process of a further program, in the container of the process `pid`. That has

@@ -1,7 +1,8 @@
 use super::*;
-use crate::plan::{IdRange, Mount, Namespaces, Network, NoAccounts};
+use crate::plan::{Device, IdRange, Mount, Namespaces, Network, NoAccounts};
 use crate::spec::{
-    Limits, MountKind, NamespaceMode, Namespaces as Asked, NetworkSpec, Publish, Security, Ulimit,
+    Limits, MountKind, NamespaceMode, Namespaces as Asked, NetworkMode, NetworkSpec, Publish,
+    Security, Ulimit,
 };
 use sys::namespace::Kinds;
 
@@ -88,7 +89,7 @@ fn isolation_is_dockers() {
         plan.namespaces,
         Namespaces { pid: new, ipc: new, uts: new, net: new, cgroup: new, user_of: None }
     );
-    assert!(matches!(plan.network, Network::Helper { slirp: false, .. }));
+    assert!(matches!(&plan.network, Network::Helper(outside) if !outside.slirp));
     assert_eq!(plan.hostname.as_deref(), Some("0123456789ab"));
     assert!(plan.process.no_new_privileges);
     assert_eq!(plan.process.seccomp, crate::plan::Seccomp::Docker);
@@ -98,6 +99,42 @@ fn isolation_is_dockers() {
         planned(&config, &without, &Overrides::default()),
         Err(Error::Missing { .. })
     ));
+}
+
+#[test]
+fn networks_with_names_are_devices_of_a_namespace() {
+    let mode = NetworkMode::Named("lab".into());
+    let named = ContainerConfig {
+        network: NetworkSpec { mode: mode.clone(), ..NetworkSpec::default() },
+        ..config()
+    };
+    let packets = |config: &ContainerConfig, facts: &Facts| {
+        let plan = planned(config, facts, &Overrides::default()).unwrap();
+        assert_eq!(plan.namespaces.net, Source::New);
+        let Network::Packets(packets) = plan.network else { panic!("{:?}", plan.network) };
+        (*packets, plan.warnings)
+    };
+    let (open, warnings) = packets(&named, &facts());
+    assert_eq!((open.device, warnings.len()), (Device::Tap, 0));
+    assert!(open.outside.is_some_and(|outside| !outside.slirp));
+    let closed = Facts { no_tun: Some("EACCES".into()), ..facts() };
+    let (shut, warnings) = packets(&named, &closed);
+    assert_eq!((shut.device, shut.outside), (Device::Veth, None));
+    assert!(matches!(&warnings[..], [one] if one.contains("EACCES") && one.contains("I1")));
+    let internal = Facts { internal_networks: true, ..closed.clone() };
+    assert_eq!(packets(&named, &internal).1, Vec::<String>::new(), "nothing leads out anyway");
+    let veth = Facts { link: "veth".into(), ..facts() };
+    assert_eq!(packets(&named, &veth).0.device, Device::Veth);
+    let odd = Facts { link: "bridge".into(), ..facts() };
+    assert!(packets(&named, &odd).1[0].contains("CORACLE_LINK=bridge"));
+    let publish = vec![Publish { host: 8080, inside: 80, ..Publish::default() }];
+    let published = ContainerConfig {
+        network: NetworkSpec { mode, publish, ..NetworkSpec::default() },
+        ..config()
+    };
+    let error = planned(&published, &closed, &Overrides::default()).unwrap_err();
+    assert!(error.hint().is_some_and(|hint| hint.contains("I1")), "{error}");
+    assert!(packets(&published, &internal).1[0].contains("discarded"));
 }
 
 #[test]

@@ -1,0 +1,321 @@
+//! What only containers with network namespaces have: devices, the switch between them, and the
+//! processes that keep both.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use testkit::command::{Finished, Input, run_with, until};
+use testkit::person::Person;
+use testkit::scratch::Scratch;
+use testkit::skip::{Outcome, Skip};
+
+use crate::containers::{Lab, World};
+
+/// A case of a mode.
+type Case = fn(&World);
+/// One that may have to be skipped.
+type Helped = fn(&World) -> Outcome;
+
+/// Those for which everything is there.
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("names_and_devices", names_and_devices),
+    ("bytes_arrive_unchanged", bytes_arrive_unchanged),
+    ("noise_harms_nobody", noise_harms_nobody),
+    ("members_come_and_go", members_come_and_go),
+    ("several_networks", several_networks),
+    ("shared_and_entered", shared_and_entered),
+    ("isolated", isolated),
+    ("agent_killed", agent_killed),
+    ("kinds_are_not_mixed", kinds_are_not_mixed),
+    ("nothing_is_left", nothing_is_left),
+];
+
+/// Those that need a program of the host.
+pub(crate) const HELPED: &[(&str, Helped)] = &[
+    ("published_ports", published_ports),
+    ("in_an_oci_runtime", in_an_oci_runtime),
+    ("without_a_way_out", without_a_way_out),
+];
+
+const SOON: Duration = Duration::from_secs(20);
+const LAN: &str = "/bin/lan";
+/// The first member's address, and the second's.
+const FIRST: &str = "100.80.0.2";
+const SERVE: [&str; 2] = [LAN, "serve"];
+/// How much a stream carries in each direction.
+const BYTES: &str = "104857600";
+
+/// Why a user cannot make TAP devices.
+pub(crate) fn no_tun(person: &Person) -> Option<String> {
+    let open = person.other("sh", &["-c", ": <>/dev/net/tun"]);
+    (open.code() != 0).then(|| "users may not open /dev/net/tun".to_owned())
+}
+
+/// A program that is Coracle with this kind of devices.
+pub(crate) fn with_devices(
+    scratch: &Scratch,
+    person: &Person,
+    device: &str,
+) -> io::Result<PathBuf> {
+    let path = scratch.path().join(format!("coracle-{device}"));
+    let program = person.program.display();
+    let text = format!("#!/bin/sh\nCORACLE_LINK={device} exec '{program}' \"$@\"\n");
+    fs::write(&path, text)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
+/// A network without a way out, whose first member serves.
+fn served(world: &World) -> Lab<'_> {
+    let lab = world.like_the_oracle();
+    lab.start("db", &[], &SERVE);
+    lab
+}
+
+fn lan(lab: &Lab<'_>, words: &[&str]) -> Finished {
+    lab.run("caller", &[&[LAN], words].concat())
+}
+
+/// The processes of a person's store with this name, and their numbers.
+fn processes(person: &Person, name: &str) -> Vec<u32> {
+    let store = person.store();
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let containers = store.join("containers");
+    let is_its = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        let of_store = line.contains(&store.display().to_string());
+        let of_container = line
+            .split_whitespace()
+            .nth(1)
+            .is_some_and(|id| id.len() == 64 && containers.join(id).exists());
+        line.starts_with(name) && (of_store || of_container)
+    };
+    all.filter_map(number).filter(is_its).collect()
+}
+
+fn names_and_devices(world: &World) {
+    let lab = served(world);
+    let words = ["udp", "db", "tcp", "db", "udp", "DB.lab", "udp", "nobody", "ping", FIRST];
+    let done = lan(&lab, &[&words[..], &["device", "eth0"]].concat());
+    // A name that nobody has is another server's, which internal networks do not ask.
+    let own = "100.80.0.3 mtu 65520 02:42:64:50:00:03";
+    let expected = format!("{FIRST}\n{FIRST}\n{FIRST}\nerror 2\nalive\n{own}\n");
+    assert_eq!(done.ok().out(), expected);
+    let words = ["ping", FIRST, "shown", "/proc/net/arp", FIRST, "shown", "/etc/hosts", "db.lab"];
+    let text = lan(&lab, &words).ok().out();
+    assert!(text.contains("02:42:64:50:00:02"), "{text}");
+    assert!(text.contains("100.80.0.2\tdb "), "{text}");
+    // The name server has port 53 of the container's loopback.
+    let done = lan(&lab, &["bound", "100.80.0.5", "53", "bound", "0.0.0.0", "53"]);
+    assert_eq!(done.out(), "bound\n0.0.0.0: EADDRINUSE\n");
+}
+
+fn bytes_arrive_unchanged(world: &World) {
+    let lab = served(world);
+    let text = lan(&lab, &["datagrams", FIRST, "streams", FIRST, BYTES]).ok().out();
+    assert_eq!(text, "1 1400 9000 32000 65507 unchanged\nunchanged\n");
+}
+
+fn noise_harms_nobody(world: &World) {
+    let lab = served(world);
+    let agent = processes(&lab.person, "coracle-names");
+    let text = lan(&lab, &["noise", "20000", "ping", FIRST]).ok().out();
+    assert_eq!(text, "made noise\nalive\n");
+    assert_eq!(processes(&lab.person, "coracle-names"), agent);
+}
+
+fn members_come_and_go(world: &World) {
+    let lab = world.like_the_oracle();
+    lab.start("db", &["--ip", FIRST], &SERVE);
+    for _ in 0..2 {
+        lab.person.run(&["stop", "-t", "0", "db"]).ok();
+        let call = ["/bin/tool", "call", FIRST, "7000"];
+        let gone = lab.run_with("caller", &["--ip", "100.80.0.9"], &call);
+        assert_eq!(gone.ok().out(), "EHOSTUNREACH\n");
+        lab.person.run(&["start", "db"]).ok();
+        assert_eq!(lan(&lab, &["ping", FIRST]).ok().out(), "alive\n");
+    }
+}
+
+fn several_networks(world: &World) {
+    let lab = served(world);
+    let create = ["network", "create", "more", "--internal", "--subnet", "100.81.0.0/24"];
+    lab.person.run(&create).ok();
+    let more = ["--network", "more", "--ip", "100.80.0.77", "--network-alias", "both"];
+    lab.start("both", &more[..2], &SERVE);
+    let one = lab.run_with("caller", &more[2..], &[LAN, "device", "eth0", "udp", "both"]);
+    let both = lab.person.run(&["exec", "both", LAN, "device", "eth0", "device", "eth1"]);
+    // A container that does not run is put into one more, and taken out again.
+    lab.person.run(&["stop", "-t", "0", "db"]).ok();
+    lab.person.run(&["network", "connect", "more", "db"]).ok();
+    lab.person.run(&["start", "db"]).ok();
+    let meets = lab.person.run(&["exec", "db", LAN, "device", "eth1", "ping", "100.81.0.2"]);
+    lab.person.run(&["stop", "-t", "0", "db"]).ok();
+    lab.person.run(&["network", "disconnect", "more", "db"]).ok();
+    lab.person.run(&["start", "db"]).ok();
+    let left = lab.person.run(&["exec", "db", LAN, "device", "eth1"]);
+    lab.person.run(&["rm", "-f", "both", "db"]);
+    lab.person.run(&["network", "rm", "more"]).ok();
+    assert!(one.ok().out().starts_with("100.80.0.77 mtu 65520 02:42:64:50:00:4d\n"), "{one:?}");
+    let lines = "100.80.0.3 mtu 65520 02:42:64:50:00:03\n100.81.0.2 mtu 65520 02:42:64:51:00:02\n";
+    assert_eq!(both.ok().out(), lines);
+    assert_eq!(meets.ok().out(), "100.81.0.3 mtu 65520 02:42:64:51:00:03\nalive\n");
+    assert_eq!(left.out(), "eth1: ENODEV\n");
+}
+
+fn shared_and_entered(world: &World) {
+    let lab = served(world);
+    let words = [LAN, "device", "eth0", "udp", "db", "shown", "/etc/hosts", "db.lab"];
+    let shared = lab.person.run(
+        &[&["run", "--rm", "--execmode=N1", "--network=container:db", lab.image()], &words[..]]
+            .concat(),
+    );
+    let entered = lab.person.run(&[&["exec", "db"], &words[..]].concat());
+    assert_eq!(shared.ok().out(), entered.ok().out());
+    assert!(entered.out().starts_with("100.80.0.2 mtu 65520"), "{entered:?}");
+    assert!(entered.out().contains("\n100.80.0.2\n100.80.0.2\tdb "), "{entered:?}");
+}
+
+/// A boundary gets the network and no descriptor.
+fn isolated(world: &World) {
+    let lab = served(world);
+    let words = [LAN, "descriptors", "ping", FIRST, "streams", FIRST, "1048576"];
+    let options = ["--isolate", "--cap-add=NET_RAW"];
+    let text = lab.run_with("caller", &options, &words).ok().out();
+    assert_eq!(text, "3 descriptors\nalive\nunchanged\n");
+}
+
+/// A network with a way out, which also publishes ports.
+fn published_ports(world: &World) -> Outcome {
+    if let Some(why) = no_tun(&world.person) {
+        return Err(Skip(why));
+    }
+    let lab = world.lab();
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("one").port();
+    let publish = format!("127.0.0.1:{port}:80");
+    lab.start("web", &["-p", &publish], &["/bin/tool", "serve", "0.0.0.0", "80"]);
+    let inside = lab.run("caller", &["/bin/tool", "call", FIRST, "80"]).ok().out();
+    assert!(inside.contains("100.80.0.3:"), "{inside}");
+    let host = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut stream = TcpStream::connect_timeout(&host, SOON).expect("the published port");
+    stream.set_read_timeout(Some(SOON)).expect("a limit");
+    let mut text = String::new();
+    io::Read::read_to_string(&mut stream, &mut text).expect("an answer");
+    assert!(text.contains(':'), "{text}");
+    // Two containers do not publish the same.
+    let again = lab.run_with("again", &["-p", &publish], &["/bin/tool", "serve", "0.0.0.0", "80"]);
+    assert!(again.err().contains("already"), "{again:?}");
+    Ok(())
+}
+
+/// Connections live, and new ones work again at once.
+fn agent_killed(world: &World) {
+    let lab = served(world);
+    let [agent] = processes(&lab.person, "coracle-names")[..] else {
+        panic!("there is not one agent")
+    };
+    thread::scope(|scope| {
+        let talk = scope.spawn(|| lan(&lab, &["talk", FIRST, "60"]));
+        thread::sleep(Duration::from_millis(500));
+        let killed = lab.person.other("kill", &["-KILL", &agent.to_string()]);
+        killed.ok();
+        let talk = talk.join().expect("a run");
+        assert_eq!(talk.ok().out(), "ready\ntalked\n");
+    });
+    let text = lab.person.run(&["exec", "db", LAN, "udp", "db"]).ok().out();
+    assert_eq!(text, format!("{FIRST}\n"));
+    assert_eq!(lan(&lab, &["ping", FIRST]).ok().out(), "alive\n");
+    let now = processes(&lab.person, "coracle-names");
+    assert!(now.len() == 1 && now != [agent], "{now:?} after {agent}");
+}
+
+fn kinds_are_not_mixed(world: &World) {
+    let lab = served(world);
+    let words = ["run", "--rm", "--execmode=P1", "--network=lab", lab.image(), LAN, "ping", FIRST];
+    let done = lab.person.run(&words);
+    let text = done.err();
+    assert_ne!(done.code(), 0);
+    assert!(text.contains("db, which is connected by packets"), "{text}");
+    assert!(text.contains("hint: ") && text.contains("--execmode=N1"), "{text}");
+    // The members are as before.
+    assert_eq!(lan(&lab, &["ping", FIRST]).ok().out(), "alive\n");
+}
+
+/// Processes end with the containers they serve, however those end; the agent a little later.
+fn nothing_is_left(world: &World) {
+    let lab = if no_tun(&world.person).is_some() { world.like_the_oracle() } else { world.lab() };
+    lab.start("db", &[], &SERVE);
+    lab.run_with("web", &["-d", "--log-driver=none"], &SERVE).ok();
+    assert_eq!(processes(&lab.person, "coracle-link").len(), 2);
+    lab.person.run(&["kill", "-s", "KILL", "db"]).ok();
+    lab.person.run(&["stop", "-t", "0", "web"]).ok();
+    lan(&lab, &["ping", "127.0.0.1"]).ok();
+    for name in ["coracle-link", "/usr/bin/pasta", "slirp4netns", "coracle-names"] {
+        let none = until(SOON, || processes(&lab.person, name).is_empty().then_some(()));
+        assert!(none.is_some(), "{name} is left: {:?}", processes(&lab.person, name));
+    }
+}
+
+/// Where users may not open `/dev/net/tun`: which mode is taken, and what one that was asked for has.
+fn without_a_way_out(world: &World) -> Outcome {
+    if !rustix::process::getuid().is_root() {
+        return Err(Skip("only root can close /dev/net/tun".to_owned()));
+    }
+    let lab = world.lab();
+    let closed = lab.person.home.join("closed");
+    fs::write(&closed, "").expect("a file");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o600)).expect("a mode");
+    let run = |words: &[&str]| {
+        let command = lab.person.command(words);
+        let mut there = Command::new("unshare");
+        there.args(["--mount", "--propagation", "private", "--", "sh", "-c"]);
+        there.arg("mount --bind \"$0\" /dev/net/tun && exec \"$@\"").arg(&closed);
+        there.arg(command.get_program()).args(command.get_args()).env_clear();
+        for (name, value) in command.get_envs() {
+            value.map(|value| there.env(name, value));
+        }
+        run_with(&mut there, Input::Null, crate::LIMIT)
+    };
+    let engine = |options: &[&str]| {
+        let words = [&["run", "--rm", "--explain"], options, &[lab.image(), LAN]].concat();
+        let plan: serde_json::Value =
+            serde_json::from_slice(&run(&words).ok().stdout).expect("a plan");
+        plan["engine"].as_str().unwrap_or_default().to_owned()
+    };
+    let taken = engine(&["--network=lab"]);
+    assert!(!taken.starts_with('N'), "{taken} is taken without a way out");
+    lab.person.run(&["network", "create", "within", "--internal"]).ok();
+    let within = engine(&["--network=within"]);
+    lab.person.run(&["network", "rm", "within"]).ok();
+    assert_eq!(within, "N1");
+    let asked = ["run", "--rm", "--execmode=N1", "--network=lab"];
+    let done = run(&[&asked[..], &[lab.image(), LAN, "device", "eth0"]].concat());
+    assert!(done.ok().out().starts_with("100.80.0."), "{done:?}");
+    let told = done.err();
+    assert!(told.matches("warning: ").count() == 1 && told.contains("--execmode=I1"), "{told}");
+    let refused = run(&[&asked[..], &["-p", "8080:80", lab.image(), LAN]].concat());
+    assert!(refused.code() != 0 && refused.err().contains("hint: "), "{refused:?}");
+    Ok(())
+}
+
+/// `runc` and the like make the namespace there, and the rest is the same.
+fn in_an_oci_runtime(world: &World) -> Outcome {
+    let lab = served(world);
+    let words = [LAN, "device", "eth0", "udp", "db", "ping", FIRST, "streams", FIRST, "1048576"];
+    let first = ["run", "--rm", "--execmode=R1", "--network=lab", lab.image()];
+    let done = lab.person.run(&[&first[..], &words].concat());
+    if done.err().contains("neither runc nor crun") {
+        return Err(Skip("neither runc nor crun is installed".to_owned()));
+    }
+    let text = done.ok().out();
+    assert!(text.ends_with("\n100.80.0.2\nalive\nunchanged\n"), "{text}");
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! What a frame says about where it goes: pure functions on bytes.
+//!
+//! A frame lies behind a `virtio_net_hdr` of [`HEADER`] bytes, in which the kernel says what it has
+//! left to the device: a checksum, or the cutting of a large piece of TCP. Devices of members take
+//! that as it is, so nothing here reads it.
+//!
+//! Frames go by their IPv4 destination and not by their ethernet address, which follows from it
+//! ([`ethernet`]). So nothing is learned, and nothing can be forgotten or be learned wrongly.
+
+use std::net::Ipv4Addr;
+
+use crate::subnet::Subnet;
+
+/// Size of `struct virtio_net_hdr`.
+pub const HEADER: usize = 10;
+/// The longest frame with its header: the kernel cuts packets of more than 64 kB itself.
+pub const LONGEST: usize = HEADER + ETHERNET + (64 << 10);
+/// Size of an answer to a question for an address.
+pub const ANSWER: usize = HEADER + ETHERNET + ARP;
+
+/// Size of an ethernet header: both addresses, and the kind.
+const ETHERNET: usize = 14;
+/// Size of a message of ARP for ethernet and IPv4 (RFC 826).
+const ARP: usize = 28;
+/// The shortest header of IPv4 (RFC 791).
+const IP: usize = 20;
+
+const KIND_IP: u16 = 0x0800;
+const KIND_ARP: u16 = 0x0806;
+const REQUEST: u16 = 1;
+const REPLY: u16 = 2;
+
+/// Where a frame goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// To the member with this address.
+    Member(Ipv4Addr),
+    /// To all members.
+    All,
+    /// To nobody: it asks for the ethernet address of this member.
+    Question(Ipv4Addr),
+    /// Nowhere: it is none of IPv4, damaged, for an address outside, or from an address that is not
+    /// the sender's.
+    Nowhere,
+}
+
+/// The ethernet address of the member with an IPv4 address: Docker's.
+pub const fn ethernet(address: Ipv4Addr) -> [u8; 6] {
+    let [a, b, c, d] = address.octets();
+    [0x02, 0x42, a, b, c, d]
+}
+
+/// Where a frame with its header goes in the network `subnet`. `sender`: the member that sends it,
+/// which must have written its own address into it.
+pub fn route(frame: &[u8], subnet: Subnet, sender: Ipv4Addr) -> Route {
+    let Some((kind, body)) = kind(frame) else { return Route::Nowhere };
+    let addresses = match kind {
+        KIND_ARP => return question(body, subnet, sender),
+        KIND_IP => destination(body),
+        _ => None,
+    };
+    match addresses {
+        Some((from, _)) if from != sender => Route::Nowhere,
+        Some((_, to)) if to.is_multicast() || to.is_broadcast() || to == subnet.last() => {
+            Route::All
+        }
+        Some((_, to)) if subnet.contains(to) && to != sender => Route::Member(to),
+        _ => Route::Nowhere,
+    }
+}
+
+/// The address of the member that a frame with its header says it is from; `None` if it is none of
+/// IPv4.
+pub fn sender(frame: &[u8]) -> Option<Ipv4Addr> {
+    let (kind, body) = kind(frame)?;
+    (kind == KIND_IP).then(|| destination(body)).flatten().map(|(from, _)| from)
+}
+
+/// The answer to a question for the ethernet address of a member; `None` if the frame is none.
+pub fn answer(frame: &[u8], asked: Ipv4Addr) -> Option<[u8; ANSWER]> {
+    let (KIND_ARP, body) = kind(frame)? else { return None };
+    let (hardware, address) = (body.get(8..14)?, body.get(14..18)?);
+    let own = ethernet(asked);
+    let mut answer = [0; ANSWER];
+    let mut at = HEADER;
+    for part in [
+        hardware,
+        &own,
+        &KIND_ARP.to_be_bytes(),
+        body.get(..6)?,
+        &REPLY.to_be_bytes(),
+        &own,
+        &asked.octets(),
+        hardware,
+        address,
+    ] {
+        answer.get_mut(at..at + part.len())?.copy_from_slice(part);
+        at += part.len();
+    }
+    Some(answer)
+}
+
+/// What an ethernet frame holds, and of which kind it is.
+fn kind(frame: &[u8]) -> Option<(u16, &[u8])> {
+    let body = frame.get(HEADER + ETHERNET..)?;
+    let kind = frame.get(HEADER + 12..HEADER + ETHERNET)?;
+    Some((u16::from_be_bytes(kind.try_into().ok()?), body))
+}
+
+/// Source and destination of a packet.
+fn destination(packet: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    let header = packet.get(..IP)?;
+    if header[0] >> 4 != 4 {
+        return None;
+    }
+    Some((address(header, 12)?, address(header, 16)?))
+}
+
+fn address(bytes: &[u8], at: usize) -> Option<Ipv4Addr> {
+    let four: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+    Some(four.into())
+}
+
+/// A question for the address of a member other than the one that asks. A member that asks for its
+/// own wants to know whether anybody else has it.
+fn question(message: &[u8], subnet: Subnet, sender: Ipv4Addr) -> Route {
+    // Ethernet and IPv4, with the lengths of their addresses.
+    const FORM: [u8; 6] = [0, 1, 8, 0, 6, 4];
+    let Some(message) = message.get(..ARP) else { return Route::Nowhere };
+    let is_request = message[..6] == FORM && message[6..8] == REQUEST.to_be_bytes();
+    match (address(message, 14), address(message, 24)) {
+        (Some(from), Some(asked))
+            if is_request
+                && (from == sender || from.is_unspecified())
+                && subnet.contains(asked)
+                && asked != sender =>
+        {
+            Route::Question(asked)
+        }
+        _ => Route::Nowhere,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DB: Ipv4Addr = Ipv4Addr::new(100, 80, 0, 2);
+    const WEB: Ipv4Addr = Ipv4Addr::new(100, 80, 0, 3);
+
+    fn subnet() -> Subnet {
+        Subnet::around(DB, 24).unwrap()
+    }
+
+    fn framed(kind: u16, body: &[u8]) -> Vec<u8> {
+        let mut frame = vec![0; HEADER + 12];
+        frame.extend_from_slice(&kind.to_be_bytes());
+        frame.extend_from_slice(body);
+        frame
+    }
+
+    /// A packet without contents but these bytes.
+    pub(crate) fn packet(from: Ipv4Addr, to: Ipv4Addr, rest: &[u8]) -> Vec<u8> {
+        let mut header = vec![0; IP];
+        header[0] = 0x45;
+        header[12..16].copy_from_slice(&from.octets());
+        header[16..20].copy_from_slice(&to.octets());
+        header.extend_from_slice(rest);
+        framed(KIND_IP, &header)
+    }
+
+    /// A question of one member for another's address.
+    pub(crate) fn asks(from: Ipv4Addr, asked: Ipv4Addr) -> Vec<u8> {
+        let mut body = vec![0, 1, 8, 0, 6, 4, 0, 1];
+        body.extend_from_slice(&ethernet(from));
+        body.extend_from_slice(&from.octets());
+        body.extend_from_slice(&[0; 6]);
+        body.extend_from_slice(&asked.octets());
+        framed(KIND_ARP, &body)
+    }
+
+    #[test]
+    fn packets_go_by_their_destination() {
+        let to = |to| route(&packet(DB, to, &[]), subnet(), DB);
+        assert_eq!(to(WEB), Route::Member(WEB));
+        assert_eq!(to(DB), Route::Nowhere);
+        assert_eq!(to(Ipv4Addr::new(100, 80, 1, 3)), Route::Nowhere);
+        assert_eq!(to(Ipv4Addr::new(100, 80, 0, 255)), Route::All);
+        assert_eq!(to(Ipv4Addr::BROADCAST), Route::All);
+        assert_eq!(to(Ipv4Addr::new(224, 0, 0, 251)), Route::All);
+        assert_eq!(route(&packet(WEB, DB, &[]), subnet(), DB), Route::Nowhere, "a false sender");
+        assert_eq!(route(&framed(0x86dd, &[0x60; 40]), subnet(), DB), Route::Nowhere);
+        let mut six = packet(DB, WEB, &[]);
+        six[HEADER + ETHERNET] = 0x65;
+        assert_eq!(route(&six, subnet(), DB), Route::Nowhere);
+    }
+
+    #[test]
+    fn questions_for_members_are_answered() {
+        let frame = asks(DB, WEB);
+        assert_eq!(route(&frame, subnet(), DB), Route::Question(WEB));
+        assert_eq!(route(&asks(DB, DB), subnet(), DB), Route::Nowhere);
+        assert_eq!(route(&asks(WEB, DB), subnet(), DB), Route::Nowhere, "a false sender");
+        assert_eq!(route(&asks(DB, Ipv4Addr::LOCALHOST), subnet(), DB), Route::Nowhere);
+        // Whether an address is free is asked from none.
+        let mut probe = frame.clone();
+        probe[HEADER + ETHERNET + 14..][..4].fill(0);
+        assert_eq!(route(&probe, subnet(), DB), Route::Question(WEB));
+        let answer = answer(&frame, WEB).unwrap();
+        assert_eq!(answer[HEADER..HEADER + 6], ethernet(DB));
+        assert_eq!(answer[HEADER + 6..HEADER + 12], ethernet(WEB));
+        let body = &answer[HEADER + ETHERNET..];
+        assert_eq!(body[..8], [0, 1, 8, 0, 6, 4, 0, 2]);
+        assert_eq!(body[8..14], ethernet(WEB));
+        assert_eq!(body[14..18], WEB.octets());
+        assert_eq!(body[18..24], ethernet(DB));
+        assert_eq!(body[24..], DB.octets());
+        assert_eq!(route(&answer, subnet(), WEB), Route::Nowhere, "an answer is no question");
+    }
+
+    #[test]
+    fn what_is_cut_off_goes_nowhere() {
+        for whole in [packet(DB, WEB, &[]), asks(DB, WEB)] {
+            assert_ne!(route(&whole, subnet(), DB), Route::Nowhere);
+            for length in 0..whole.len() {
+                assert_eq!(route(&whole[..length], subnet(), DB), Route::Nowhere, "{length}");
+            }
+        }
+    }
+
+    proptest! {
+        /// Whatever a member sends, nothing panics, and nothing leads out of the network.
+        #[test]
+        fn any_bytes(
+            start in prop::sample::select(vec![0_u16, KIND_IP, KIND_ARP]),
+            bytes in prop::collection::vec(any::<u8>(), 0..80),
+            cut in 0_usize..120,
+        ) {
+            let mut frame = framed(start, &bytes);
+            frame.truncate(cut);
+            match route(&frame, subnet(), DB) {
+                Route::Member(to) => prop_assert!(subnet().contains(to) && to != DB),
+                Route::Question(asked) => prop_assert!(answer(&frame, asked).is_some()),
+                Route::All | Route::Nowhere => {}
+            }
+            let _ = (answer(&frame, WEB), sender(&frame), route(&bytes, subnet(), DB));
+        }
+
+        /// The same with headers of which any byte is another.
+        #[test]
+        fn damaged_headers(at in 0_usize..64, byte in any::<u8>(), ask in any::<bool>()) {
+            let mut frame = if ask { asks(DB, WEB) } else { packet(DB, WEB, &[0; 20]) };
+            if let Some(place) = frame.get_mut(at) {
+                *place = byte;
+            }
+            if let Route::Question(asked) = route(&frame, subnet(), DB) {
+                prop_assert!(answer(&frame, asked).is_some());
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Forwards ethernet frames between members of networks that have network namespaces of their own.
+//!
+//! Each member has a *port*: a descriptor that carries the frames of its device, a TAP device or a
+//! packet socket at the other end of a veth pair. A frame that is read from one port is written to
+//! that of the member with its IPv4 destination. The switch answers questions for ethernet
+//! addresses (ARP) itself, for addresses that members have; it leaves others unanswered.
+//!
+//! - Frames keep the kernel's header ([`frame::HEADER`]), so pieces of TCP of up to 64 kB pass as
+//!   one, and no checksum is computed between two members of a host.
+//! - A frame whose source is not its sender's address is dropped: no member speaks for another.
+//! - Nothing is queued here. A port that takes no frame loses it, as a full line would; TCP sends
+//!   it again.
+//! - A few threads wait for all ports ([`Switch::start`]). A port is read by one of them at a time,
+//!   so the order of its frames stays. Each has one buffer, so memory does not grow with ports.
+//!
+//! Members of other hosts are behind an [`Uplink`].
+
+pub mod frame;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::subnet::Subnet;
+use frame::Route;
+
+/// How many frames a thread takes from a port before it looks at the others.
+const TURN: usize = 64;
+/// A port that fails so often in a row is given up.
+const FAILURES: u32 = 1000;
+/// Stack of a thread in bytes.
+const STACK: usize = 64 << 10;
+/// At most so many threads: two directions of two connections.
+const THREADS: usize = 4;
+
+/// The longest packet of a member's device, in bytes. It is the largest that a TAP device takes
+/// (64 kB less an ethernet header, down to a multiple of 16), as pasta and slirp4netns have it: a
+/// datagram of 64 kB is one frame, and what a frame costs is paid for as many bytes as possible.
+pub const MTU: u32 = 65520;
+
+/// The way to members on other hosts. Calls must not block.
+pub trait Uplink: Send + Sync {
+    /// Whether a member of a network on another host has this address.
+    fn has(&self, network: &str, address: Ipv4Addr) -> bool;
+    /// Carries a frame with its header to the member with an address, or to all (`None`).
+    fn carry(&self, network: &str, to: Option<Ipv4Addr>, frame: &[u8]);
+}
+
+/// Where a port belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The network's id.
+    pub network: String,
+    /// The member's address.
+    pub address: Ipv4Addr,
+    /// The network's addresses.
+    pub subnet: Subnet,
+}
+
+/// A network with its members on this host.
+#[derive(Debug)]
+struct Network {
+    id: String,
+    members: RwLock<HashMap<Ipv4Addr, Arc<Port>>>,
+}
+
+/// A member's line.
+#[derive(Debug)]
+struct Port {
+    number: u64,
+    network: Arc<Network>,
+    address: Ipv4Addr,
+    subnet: Subnet,
+    device: OwnedFd,
+    failures: AtomicU64,
+}
+
+impl Port {
+    /// Hands a frame to the member, unless its device takes none now.
+    fn send(&self, frame: &[u8]) {
+        let _ = rustix::io::retry_on_intr(|| rustix::io::write(&self.device, frame));
+    }
+}
+
+/// The switch of a host.
+pub struct Switch {
+    epoll: OwnedFd,
+    ports: RwLock<HashMap<u64, Arc<Port>>>,
+    networks: RwLock<HashMap<String, Arc<Network>>>,
+    last: AtomicU64,
+    uplink: OnceLock<Box<dyn Uplink>>,
+}
+
+impl std::fmt::Debug for Switch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Switch").field("ports", &self.ports).finish_non_exhaustive()
+    }
+}
+
+impl Switch {
+    /// One without ports, whose threads run as long as the process.
+    ///
+    /// # Errors
+    /// Those of epoll(7) and of making threads.
+    pub fn start() -> io::Result<Arc<Self>> {
+        let switch = Arc::new(Self {
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            ports: RwLock::default(),
+            networks: RwLock::default(),
+            last: AtomicU64::new(0),
+            uplink: OnceLock::new(),
+        });
+        let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        for _ in 0..processors.clamp(2, THREADS) {
+            let switch = Arc::clone(&switch);
+            std::thread::Builder::new().stack_size(STACK).spawn(move || switch.work())?;
+        }
+        Ok(switch)
+    }
+
+    /// Connects other hosts; once.
+    pub fn set_uplink(&self, uplink: Box<dyn Uplink>) {
+        let _ = self.uplink.set(uplink);
+    }
+
+    /// Adds a port; its number. It takes the place of another one with the same address.
+    ///
+    /// # Errors
+    /// Those of epoll(7): the descriptor is none of a device.
+    pub fn add(&self, place: Place, device: OwnedFd) -> io::Result<u64> {
+        let Place { network, address, subnet } = place;
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let failures = AtomicU64::new(0);
+        // Locked until the member is in it: an empty one is removed.
+        let mut networks = write(&self.networks);
+        let new = || Arc::new(Network { id: network.clone(), members: RwLock::default() });
+        let network = Arc::clone(networks.entry(network.clone()).or_insert_with(new));
+        let port = Arc::new(Port { number, network, address, subnet, device, failures });
+        write(&self.ports).insert(number, Arc::clone(&port));
+        write(&port.network.members).insert(address, Arc::clone(&port));
+        drop(networks);
+        let added = epoll::add(&self.epoll, &port.device, EventData::new_u64(number), WANTED);
+        if added.is_err() {
+            self.remove(number);
+        }
+        added?;
+        Ok(number)
+    }
+
+    /// Removes a port, if it is still there.
+    pub fn remove(&self, number: u64) {
+        let Some(port) = write(&self.ports).remove(&number) else { return };
+        // The device may be open elsewhere, so the kernel does not do it.
+        let _ = epoll::delete(&self.epoll, &port.device);
+        let mut networks = write(&self.networks);
+        let mut members = write(&port.network.members);
+        if members.get(&port.address).is_some_and(|there| there.number == number) {
+            members.remove(&port.address);
+        }
+        if members.is_empty() {
+            networks.remove(&port.network.id);
+        }
+    }
+
+    /// How many ports there are.
+    pub fn len(&self) -> usize {
+        read(&self.ports).len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Hands a frame with its header that came from another host to the member with its
+    /// destination, or to all members.
+    pub fn deliver(&self, network: &str, subnet: Subnet, bytes: &[u8]) {
+        let found = read(&self.networks).get(network).cloned();
+        let (Some(network), Some(sender)) = (found, frame::sender(bytes)) else { return };
+        match frame::route(bytes, subnet, sender) {
+            Route::Member(to) => {
+                if let Some(port) = member(&network, to) {
+                    port.send(bytes);
+                }
+            }
+            Route::All => {
+                for port in all(&network, 0) {
+                    port.send(bytes);
+                }
+            }
+            Route::Question(_) | Route::Nowhere => {}
+        }
+    }
+
+    /// What a thread does.
+    fn work(&self) {
+        let mut buffer = vec![0; frame::LONGEST];
+        loop {
+            // One at a time, so that the other threads take the others.
+            let mut events = Vec::with_capacity(1);
+            let waited = epoll::wait(&self.epoll, spare_capacity(&mut events), None);
+            if waited.is_err() {
+                continue;
+            }
+            for event in events {
+                let number = event.data.u64();
+                let Some(port) = read(&self.ports).get(&number).cloned() else { continue };
+                if self.drain(&port, &mut buffer) {
+                    let data = EventData::new_u64(number);
+                    let _ = epoll::modify(&self.epoll, &port.device, data, WANTED);
+                } else {
+                    self.remove(number);
+                }
+            }
+        }
+    }
+
+    /// Forwards what a port has; whether it is still of use.
+    fn drain(&self, port: &Port, buffer: &mut [u8]) -> bool {
+        for _ in 0..TURN {
+            match rustix::io::read(&port.device, &mut *buffer) {
+                // A socket whose other end is closed.
+                Ok(0) => return false,
+                Ok(length) => {
+                    port.failures.store(0, Ordering::Relaxed);
+                    self.forward(port, &buffer[..length]);
+                }
+                Err(Errno::AGAIN) => return true,
+                Err(Errno::INTR) => {}
+                // The device has gone with its namespace.
+                Err(Errno::BADFD | Errno::NETDOWN | Errno::NXIO | Errno::NODEV | Errno::FAULT) => {
+                    return false;
+                }
+                // A frame that its header cannot describe.
+                Err(_) => {
+                    let before = port.failures.fetch_add(1, Ordering::Relaxed);
+                    if before > u64::from(FAILURES) {
+                        return false;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn forward(&self, port: &Port, bytes: &[u8]) {
+        let (network, uplink) = (&port.network, self.uplink.get());
+        match frame::route(bytes, port.subnet, port.address) {
+            Route::Member(to) => match (member(network, to), uplink) {
+                (Some(other), _) => other.send(bytes),
+                (None, Some(uplink)) => uplink.carry(&network.id, Some(to), bytes),
+                (None, None) => {}
+            },
+            Route::All => {
+                for other in all(network, port.number) {
+                    other.send(bytes);
+                }
+                if let Some(uplink) = uplink {
+                    uplink.carry(&network.id, None, bytes);
+                }
+            }
+            Route::Question(asked) => {
+                let is_elsewhere = || uplink.is_some_and(|uplink| uplink.has(&network.id, asked));
+                if (member(network, asked).is_some() || is_elsewhere())
+                    && let Some(answer) = frame::answer(bytes, asked)
+                {
+                    port.send(&answer);
+                }
+            }
+            Route::Nowhere => {}
+        }
+    }
+}
+
+/// What a port is waited for: frames, and until it has been read by one thread.
+const WANTED: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
+
+fn member(network: &Network, address: Ipv4Addr) -> Option<Arc<Port>> {
+    read(&network.members).get(&address).cloned()
+}
+
+/// All ports of a network but one.
+fn all(network: &Network, but: u64) -> Vec<Arc<Port>> {
+    read(&network.members).values().filter(|port| port.number != but).cloned().collect()
+}
+
+fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
