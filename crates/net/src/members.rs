@@ -82,6 +82,8 @@ pub struct Endpoint {
     pub address: Ipv4Addr,
     /// The container's slot on this host, less than [`SLOTS`].
     pub slot: u32,
+    /// How the container is connected.
+    pub kind: Kind,
 }
 
 /// The members of one host.
@@ -248,6 +250,7 @@ fn join_on(
         internal: definition.internal,
         address,
         slot,
+        kind,
     })
 }
 

@@ -297,6 +297,7 @@ mod tests {
             internal: false,
             address: address.into(),
             slot: 7,
+            kind: crate::Kind::Packets,
         };
         let both = [endpoint("ab", [10, 0, 0, 2]), endpoint("cd", [10, 1, 0, 2])];
         let text = greeting("0f", &both);
