@@ -99,6 +99,7 @@ struct Linked {
 
 struct Given {
     client: Client,
+    answers: Answers,
     ports: Vec<u64>,
     udp: UdpSocket,
     tcp: TcpListener,
@@ -139,7 +140,7 @@ impl Links {
         let Some(linked) = self.containers.get(&number) else { return };
         match (which, &linked.given) {
             (CONNECTION, None) => {
-                let answer = match self.greet(number) {
+                let answer = match self.greet(number, answers) {
                     Ok(()) => "+".to_owned(),
                     Err(error) => error.to_string(),
                 };
@@ -152,11 +153,11 @@ impl Links {
             }
             // Nothing else is said on it, so this is its end.
             (CONNECTION, Some(_)) => self.forget(number),
-            (UDP, Some(given)) => questions(given, answers),
+            (UDP, Some(given)) => questions(given),
             (TCP, Some(given)) => {
                 // One that finds no room is closed, and its client asks again.
                 while let Ok((stream, _)) = given.tcp.accept() {
-                    answers.connection(stream, given.client.clone());
+                    given.answers.connection(stream, given.client.clone());
                 }
             }
             _ => {}
@@ -178,7 +179,7 @@ impl Links {
     }
 
     /// Takes a container's greeting and descriptors.
-    fn greet(&mut self, number: u64) -> io::Result<()> {
+    fn greet(&mut self, number: u64, answers: &Answers) -> io::Result<()> {
         let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
         let Some(linked) = self.containers.get(&number) else { return Err(bad("it has gone")) };
         let (text, mut descriptors) = receive(&linked.connection)?;
@@ -193,7 +194,8 @@ impl Links {
         udp.set_nonblocking(true)?;
         tcp.set_nonblocking(true)?;
         let client = Client::Container(id.into());
-        let mut given = Given { client, ports: Vec::new(), udp, tcp };
+        let answers = answers.apart();
+        let mut given = Given { client, answers, ports: Vec::new(), udp, tcp };
         let watch = |which, socket: &dyn rustix::fd::AsFd| {
             let data = EventData::new_u64(number * 4 + which);
             epoll::add(&self.epoll, socket.as_fd(), data, EventFlags::IN)
@@ -234,13 +236,13 @@ impl Links {
 }
 
 /// Answers what has been asked by datagrams.
-fn questions(given: &Given, answers: &Answers) {
+fn questions(given: &Given) {
     /// So many at once, because others wait.
     const TURN: usize = 16;
     let mut message = [0; server::LONGEST];
     for _ in 0..TURN {
         let Ok((length, from)) = given.udp.recv_from(&mut message) else { return };
-        answers.datagram(&given.udp, &message[..length], from, &given.client);
+        given.answers.datagram(&given.udp, &message[..length], from, &given.client);
     }
 }
 
