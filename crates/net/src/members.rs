@@ -85,6 +85,8 @@ pub struct Endpoint {
     pub slot: u32,
     /// The host's address in a network of several hosts.
     pub node: Option<Ipv4Addr>,
+    /// How the container is connected.
+    pub kind: Kind,
 }
 
 /// The members of one host.
@@ -243,6 +245,7 @@ fn join_on(
         address,
         slot,
         node: part.map(|(_, node)| node),
+        kind,
     })
 }
 

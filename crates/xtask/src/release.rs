@@ -26,7 +26,8 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// | 10,796,920 | networks with names: objects and commands 170 kB, addresses in the view, which is
 /// there twice, 180 |
 /// | 10,921,144 | an agent that answers DNS (`simple-dns`) 90 kB, private networks by addresses 30 |
-const LARGEST: u64 = 10_935_000;
+/// | 11,010,936 | networks of packets: a switch, devices, and who keeps them |
+const LARGEST: u64 = 11_025_000;
 
 /// The words for cargo.
 pub(crate) const BUILD: [&str; 6] =

@@ -183,12 +183,13 @@ impl<'w> Lab<'w> {
 
     /// Runs a program in a new container to its end.
     pub(crate) fn run(&self, name: &str, words: &[&str]) -> Finished {
-        self.run_with(name, &["--rm"], words)
+        self.run_with(name, &[], words)
     }
 
-    /// The same with other options.
+    /// The same with more options.
     pub(crate) fn run_with(&self, name: &str, options: &[&str], words: &[&str]) -> Finished {
-        run_with(&mut self.command(name, options, words), Input::Null, crate::LIMIT)
+        let options = [&["--rm"], options].concat();
+        run_with(&mut self.command(name, &options, words), Input::Null, crate::LIMIT)
     }
 
     /// Runs a program in a new container that has the host's network.

@@ -27,7 +27,7 @@ fn explained(world: &World) {
     let lab = world.lab();
     let members = || lab.person.run(&["network", "inspect", "lab"]).ok().out();
     let before = members();
-    let explain = ["--rm", "--explain", "-p", "18080:80", "--network-alias", "other"];
+    let explain = ["--explain", "-p", "18080:80", "--network-alias", "other"];
     let text = lab.run_with("one", &explain, &["/bin/tool", "variables"]).ok().out();
     assert_eq!(members(), before, "the explanation has changed the network");
     assert_eq!(said(&text, "mode"), Some("names"), "{text}");
@@ -43,7 +43,7 @@ fn explained(world: &World) {
         assert_eq!(said(&text, name), Some(value), "{text}");
     }
     assert!(!shown.is_empty());
-    let own = ["--rm", "-e", "UCX_POSIX_USE_PROC_LINK=y", "-e", "UCX_NET_DEVICES=all"];
+    let own = ["-e", "UCX_POSIX_USE_PROC_LINK=y", "-e", "UCX_NET_DEVICES=all"];
     let own = variables(&lab.run_with("one", &own, &["/bin/tool", "variables"]));
     assert_eq!(own, ["UCX_POSIX_USE_PROC_LINK=y", "UCX_NET_DEVICES=all"]);
     no_network(&lab);
@@ -62,7 +62,7 @@ fn no_network(lab: &Lab<'_>) {
 fn several_networks(world: &World) {
     let lab = world.lab();
     lab.person.run(&["network", "create", "second", "--subnet", "100.81.0.0/20"]).ok();
-    let options = ["--rm", "--network", "second"];
+    let options = ["--network", "second"];
     let text = lab.run_with("one", &options, &["/bin/interfaces"]);
     lab.person.run(&["network", "rm", "second"]).ok();
     let text = text.ok().out();

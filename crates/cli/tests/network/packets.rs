@@ -264,7 +264,8 @@ fn nothing_is_left(world: &World) {
     }
 }
 
-/// Where users may not open `/dev/net/tun`: which mode is taken, and what one that was asked for has.
+/// Where users may not open `/dev/net/tun`: which mode is taken, and what one has that was asked
+/// for.
 fn without_a_way_out(world: &World) -> Outcome {
     if !rustix::process::getuid().is_root() {
         return Err(Skip("only root can close /dev/net/tun".to_owned()));

@@ -285,7 +285,8 @@ fn joined(
             })
             .is_ok();
     let (table, slot) = (place.table, place.slot);
-    let switch = (kind == Some(Kind::Packets)).then(|| switch(store, container.id(), &endpoints));
+    let by_packets = endpoints.iter().any(|endpoint| endpoint.kind == Kind::Packets);
+    let switch = by_packets.then(|| switch(store, container.id(), &endpoints));
     Ok(NetworkPlace { table, slot, address, name, hosts, asks, switch })
 }
 

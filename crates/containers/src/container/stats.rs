@@ -69,7 +69,8 @@ pub fn sample(container: &ContainerDir) -> Result<Option<Sample>> {
     let (system_cpu, online_cpus) = machine(&stat);
     let whole = rustix::system::sysinfo();
     let whole = whole.totalram as u64 * u64::from(whole.mem_unit);
-    let own = list::network_mode(&config.network, config.security.isolate) == NetworkMode::Private
+    let mode = list::network_mode(&config.network, config.security.isolate);
+    let own = matches!(mode, NetworkMode::Private | NetworkMode::Named(_))
         && running::has_own_network(main.pid);
     let network = own
         .then(|| std::fs::read_to_string(format!("/proc/{}/net/dev", main.pid)).ok())

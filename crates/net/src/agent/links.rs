@@ -100,6 +100,7 @@ struct Linked {
 
 struct Given {
     client: Client,
+    answers: Answers,
     ports: Vec<u64>,
     udp: UdpSocket,
     tcp: TcpListener,
@@ -140,7 +141,7 @@ impl Links {
         let Some(linked) = self.containers.get(&number) else { return };
         match (which, &linked.given) {
             (CONNECTION, None) => {
-                let answer = match self.greet(number) {
+                let answer = match self.greet(number, answers) {
                     Ok(()) => "+".to_owned(),
                     Err(error) => error.to_string(),
                 };
@@ -153,11 +154,11 @@ impl Links {
             }
             // Nothing else is said on it, so this is its end.
             (CONNECTION, Some(_)) => self.forget(number),
-            (UDP, Some(given)) => questions(given, answers),
+            (UDP, Some(given)) => questions(given),
             (TCP, Some(given)) => {
                 // One that finds no room is closed, and its client asks again.
                 while let Ok((stream, _)) = given.tcp.accept() {
-                    answers.connection(stream, given.client.clone());
+                    given.answers.connection(stream, given.client.clone());
                 }
             }
             _ => {}
@@ -179,7 +180,7 @@ impl Links {
     }
 
     /// Takes a container's greeting and descriptors.
-    fn greet(&mut self, number: u64) -> io::Result<()> {
+    fn greet(&mut self, number: u64, answers: &Answers) -> io::Result<()> {
         let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
         let Some(linked) = self.containers.get(&number) else { return Err(bad("it has gone")) };
         let (text, mut descriptors) = receive(&linked.connection)?;
@@ -194,7 +195,8 @@ impl Links {
         udp.set_nonblocking(true)?;
         tcp.set_nonblocking(true)?;
         let client = Client::Container(id.into());
-        let mut given = Given { client, ports: Vec::new(), udp, tcp };
+        let answers = answers.apart();
+        let mut given = Given { client, answers, ports: Vec::new(), udp, tcp };
         let watch = |which, socket: &dyn rustix::fd::AsFd| {
             let data = EventData::new_u64(number * 4 + which);
             epoll::add(&self.epoll, socket.as_fd(), data, EventFlags::IN)
@@ -235,13 +237,13 @@ impl Links {
 }
 
 /// Answers what has been asked by datagrams.
-fn questions(given: &Given, answers: &Answers) {
+fn questions(given: &Given) {
     /// So many at once, because others wait.
     const TURN: usize = 16;
     let mut message = [0; server::LONGEST];
     for _ in 0..TURN {
         let Ok((length, from)) = given.udp.recv_from(&mut message) else { return };
-        answers.datagram(&given.udp, &message[..length], from, &given.client);
+        given.answers.datagram(&given.udp, &message[..length], from, &given.client);
     }
 }
 
@@ -284,43 +286,5 @@ fn receive(connection: &OwnedFd) -> io::Result<(String, Vec<OwnedFd>)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn greetings_are_read_as_they_were_written() {
-        let endpoint = |network: &str, address: [u8; 4]| Endpoint {
-            network: network.into(),
-            network_id: network.repeat(8),
-            subnet: Subnet::around(address.into(), 24).unwrap(),
-            gateway: [10, 0, 0, 1].into(),
-            internal: false,
-            node: None,
-            address: address.into(),
-            slot: 7,
-        };
-        let both = [endpoint("ab", [10, 0, 0, 2]), endpoint("cd", [10, 1, 0, 2])];
-        let text = greeting("0f", &both);
-        let (id, places) = parse(&text).unwrap();
-        let place = |endpoint: &Endpoint| Place {
-            network: endpoint.network_id.clone(),
-            address: endpoint.address,
-            subnet: endpoint.subnet,
-        };
-        assert_eq!((id, places), ("0f", both.iter().map(place).collect()));
-        for bad in ["", "coracle-links 2\n0f\n", "coracle-links 1\n", "coracle-links 1\n\n"] {
-            assert!(parse(bad).is_none(), "{bad:?}");
-        }
-        for bad in ["ab", "ab 10.0.0.2", "ab 10.0.0.2/33", "ab x/24"] {
-            assert!(parse(&format!("{WORD}\n0f\n{bad}\n")).is_none(), "{bad:?}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_greeting(text in "(coracle-links 1\n)?[ -~\n]{0,80}") {
-            let _ = parse(&text);
-        }
-    }
-}
+#[path = "links_tests.rs"]
+mod tests;

@@ -67,6 +67,11 @@ impl Answers {
         Self { directory, busy: Arc::default(), turn: Arc::default() }
     }
 
+    /// The same for clients that must not take all threads from others.
+    pub(super) fn apart(&self) -> Self {
+        Self { busy: Arc::default(), ..self.clone() }
+    }
+
     /// Answers a datagram of `from`.
     pub(super) fn datagram(
         &self,

@@ -92,7 +92,7 @@ fn zone(name: &str, last: u8) -> Zone {
     Zone::of(&[("lab", "10.0.0.0/24".parse().unwrap(), &[entry])])
 }
 
-fn question(name: &str) -> Vec<u8> {
+pub(super) fn question(name: &str) -> Vec<u8> {
     let mut packet = Packet::new_query(77);
     let name = Name::new_unchecked(name).into_owned();
     let (kind, class) = (QTYPE::TYPE(TYPE::A), QCLASS::CLASS(CLASS::IN));
@@ -101,7 +101,7 @@ fn question(name: &str) -> Vec<u8> {
 }
 
 /// The last digit of the address in an answer.
-fn told(answer: &[u8]) -> Option<u8> {
+pub(super) fn told(answer: &[u8]) -> Option<u8> {
     let packet = Packet::parse(answer).unwrap();
     assert_eq!(packet.id(), 77);
     let first = packet.answers.first()?;
