@@ -12,7 +12,6 @@ use store::Store;
 use crate::cluster;
 use crate::definition::Scope;
 use crate::error::{Error, Result};
-use crate::kind::Kind;
 use crate::members::{self, Entry};
 use crate::names::host;
 use crate::networks::Network;
@@ -81,12 +80,12 @@ pub fn remote(network: &Network) -> Result<Vec<Entry>> {
     let members = known(network)?.into_iter().flat_map(|known| known.peers);
     let members = members.flat_map(|peer| peer.members);
     Ok(members
-        .map(|Remote { id, name, aliases, address }| Entry {
+        .map(|Remote { id, name, aliases, address, kind }| Entry {
             id,
             name,
             aliases,
             address,
-            kind: Kind::default(),
+            kind,
             slot: NO_SLOT,
             since: 0,
         })

@@ -185,14 +185,16 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
 
 /// Networks of several hosts. The last case looks at what is left, so all of them run in one case.
 fn add_hosts<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
-    let modes = || ALL.into_iter().filter(|mode| stage.worlds.iter().any(|one| one.mode == *mode));
+    let has = |mode: &&str| stage.worlds.iter().any(|world| world.mode == *mode);
+    let modes = || ALL.into_iter().chain(["N1"]).filter(has);
     let pair = || PROGRAMS.iter().find(|program| program.name == "pair").expect("a pair");
     for mode in modes() {
         suite.case(format!("{mode}::far_pair"), move || {
             stage.far()?.compare(mode, pair(), stage.oracle()?);
             Ok(())
         });
-        for (name, case) in hosts::CASES {
+        let beside = hosts::BESIDE.iter().filter(|_| mode != "N1");
+        for (name, case) in hosts::CASES.iter().chain(beside) {
             suite.case(format!("{mode}::{name}"), move || {
                 case(stage.far()?, mode);
                 Ok(())

@@ -248,6 +248,12 @@ fn joined(
     let mut endpoints = Vec::new();
     for (network, wanted) in networks.iter().zip(&config.network.networks) {
         let member = Member { kind, ..as_member(container, wanted) };
+        if let Some(kind) = kind
+            && let Some(other) = remote::remote(network)?.into_iter().find(|one| one.kind != kind)
+        {
+            let (network, by) = (network.name().to_owned(), other.name);
+            return Err(net::Error::Mixed { network, by, kind: other.kind }.into());
+        }
         endpoints.push(members::join(network, &member, &may_live)?);
     }
     let slot = match endpoints.first() {

@@ -22,6 +22,7 @@ use store::Store;
 use super::answers;
 use super::asks::{self, Asks};
 use super::served::{Joined, Served, lock};
+use super::uplink;
 use crate::cluster;
 use crate::definition::Scope;
 use crate::error::Result;
@@ -88,6 +89,10 @@ impl Handler for Side {
             _ => {}
         }
     }
+
+    fn frame(&self, key: &PublicKey, _to: Ipv4Addr, frame: &[u8]) {
+        uplink::deliver(&self.served.switch, &self.joined, key, frame);
+    }
 }
 
 /// The agent's part for networks of several hosts.
@@ -104,7 +109,9 @@ impl Clusters {
         let table = served.table().ok_or(std::io::ErrorKind::InvalidData)?;
         let asks = Asks::bind(&table)?;
         let id = asks::agent_id(&asks.agent());
-        Ok(Self { served: Arc::new(served), asks: Arc::new(asks), id })
+        let served = Arc::new(served);
+        served.switch.set_uplink(Box::new(uplink::ToOthers(Arc::clone(&served))));
+        Ok(Self { served, asks: Arc::new(asks), id })
     }
 
     /// Serves the networks for as long as the process lives, in threads of its own. Those that have
@@ -313,8 +320,8 @@ impl Seen {
         let (mut living, mut starting) = (Vec::new(), false);
         for entry in entries {
             if clusters.served.containers.has_started(&entry.id) {
-                let members::Entry { id, name, aliases, address, .. } = entry;
-                living.push(Remote { id, name, aliases, address });
+                let members::Entry { id, name, aliases, address, kind, .. } = entry;
+                living.push(Remote { id, name, aliases, address, kind });
             } else {
                 starting |= clusters.served.containers.is_alive(&entry.id);
             }

@@ -109,7 +109,9 @@ impl Machine {
     fn serve(&self) {
         let fakes: Arc<dyn Containers> = self.fakes.clone();
         let alive = Arc::new(Alive::new(&fakes));
-        let served = Served::new(&self.store, &fakes, &alive, &Arc::new(self.words()));
+        let switch = crate::switch::Switch::start().unwrap();
+        let words = Arc::new(self.words());
+        let served = Served::new(&self.store, &fakes, &alive, &words, &switch);
         Clusters::new(served).unwrap().serve().unwrap();
     }
 

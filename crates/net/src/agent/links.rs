@@ -108,11 +108,12 @@ struct Given {
 
 impl Links {
     /// Listens. Hold the agent's lock: the socket of an agent before is removed.
-    pub(super) fn listen(store: &Store) -> io::Result<Self> {
+    pub(super) fn listen(store: &Store, switch: &Arc<Switch>) -> io::Result<Self> {
         let listener = listen(&socket(store))?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
-        Ok(Self { epoll, listener, switch: Switch::start()?, containers: HashMap::new(), last: 0 })
+        let switch = Arc::clone(switch);
+        Ok(Self { epoll, listener, switch, containers: HashMap::new(), last: 0 })
     }
 
     /// Serves in a thread of its own, as long as the process lives.

@@ -124,7 +124,7 @@ fn a_container_is_known_by_its_descriptors() {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     // What another agent has left is in nobody's way.
     std::fs::write(&path, "").unwrap();
-    let links = Links::listen(&store).unwrap();
+    let links = Links::listen(&store, &Switch::start().unwrap()).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
     links.serve(&Answers::of(Arc::new(Echo))).unwrap();

@@ -12,6 +12,7 @@ mod server;
 mod start;
 #[cfg(test)]
 mod tests;
+mod uplink;
 
 pub use abi::network::NAME_SERVER;
 pub use containers::Containers;

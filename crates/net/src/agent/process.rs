@@ -24,6 +24,7 @@ use crate::dns::{Transport, Zone};
 use crate::error::{Error, Result};
 use crate::members::{self, Entry};
 use crate::networks::Networks;
+use crate::switch::Switch;
 use crate::{Subnet, remote, table};
 
 /// The agent stays for so long after the last container: the next one may come at once.
@@ -58,13 +59,14 @@ pub fn run(store: &Store, containers: Box<dyn Containers>, ready: impl FnOnce())
     let words = SharedWords::map(&lock).map_err(|errno| failed(errno.into()))?;
     let (containers, words) = (Arc::<dyn Containers>::from(containers), Arc::new(words));
     let alive = Arc::new(Alive::new(&containers));
-    let clusters = Clusters::new(Served::new(store, &containers, &alive, &words));
+    let switch = Switch::start().map_err(failed)?;
+    let clusters = Clusters::new(Served::new(store, &containers, &alive, &words, &switch));
     let clusters = clusters.map_err(failed)?;
     let (store, since) = (store.clone(), Mutex::new(Instant::now()));
     let known = Known { store, containers, words, alive, since };
     let server = known.bind().map_err(failed)?;
     let clusters = clusters.serve().map_err(failed)?;
-    let links = Links::listen(&known.store).map_err(failed)?;
+    let links = Links::listen(&known.store, &switch).map_err(failed)?;
     let answers = Answers::of(Arc::new(known));
     links.serve(&answers).map_err(failed)?;
     ready();

@@ -15,12 +15,15 @@ use crate::cluster::View;
 use crate::networks::Network;
 use crate::peers::{Message, Peers, PublicKey, Remote, message};
 use crate::slices;
+use crate::switch::Switch;
 
 /// What the agent serves, and with what.
 pub(super) struct Served {
     pub(super) store: Store,
     pub(super) containers: Arc<dyn Containers>,
     pub(super) alive: Arc<Alive>,
+    /// For members that have network namespaces.
+    pub(super) switch: Arc<Switch>,
     words: Arc<SharedWords>,
     /// By their numbers in this host's table.
     all: RwLock<HashMap<u16, Arc<Joined>>>,
@@ -93,11 +96,13 @@ impl Served {
         containers: &Arc<dyn Containers>,
         alive: &Arc<Alive>,
         words: &Arc<SharedWords>,
+        switch: &Arc<Switch>,
     ) -> Self {
         Self {
             store: store.clone(),
             containers: Arc::clone(containers),
             alive: Arc::clone(alive),
+            switch: Arc::clone(switch),
             words: Arc::clone(words),
             all: RwLock::default(),
         }
@@ -110,6 +115,12 @@ impl Served {
     /// The network with a number.
     pub(super) fn joined(&self, number: u16) -> Option<Arc<Joined>> {
         self.all.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    }
+
+    /// The network with an id.
+    pub(super) fn joined_by_id(&self, id: &str) -> Option<Arc<Joined>> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.values().find(|joined| joined.network.id() == id).cloned()
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Joined>> {

@@ -10,12 +10,13 @@ use abi::network::Protocol;
 use abi::network::ask::Answer;
 use serde::{Deserialize, Serialize};
 
+use crate::kind::Kind;
 use crate::names;
 
 /// The version of this protocol, in each message and in the greeting.
 pub const VERSION: u8 = 1;
 /// The longest frame of a network of packets.
-pub const FRAME: usize = 64 << 10;
+pub const FRAME: usize = crate::switch::frame::LONGEST;
 /// Length of a message without its header: a frame and its fields.
 const LONGEST: usize = FRAME + 64;
 const HEADER: usize = 6;
@@ -37,6 +38,9 @@ pub struct Remote {
     pub aliases: Vec<String>,
     /// Its virtual address.
     pub address: Ipv4Addr,
+    /// How it is connected.
+    #[serde(default)]
+    pub kind: Kind,
 }
 
 impl Remote {
@@ -267,8 +271,9 @@ fn put_place(out: &mut Vec<u8>, place: SocketAddrV4) {
 }
 
 fn put_member(out: &mut Vec<u8>, member: &Remote) {
-    let Remote { id, name, aliases, address } = member;
+    let Remote { id, name, aliases, address, kind } = member;
     out.extend(address.octets());
+    out.push(u8::from(*kind == Kind::Packets));
     put_text(out, id);
     put_text(out, name);
     let aliases = &aliases[..aliases.len().min(ALIASES)];
@@ -389,9 +394,14 @@ impl Reader<'_> {
 
     fn member(&mut self) -> Result<Remote, Bad> {
         let address = self.address()?;
+        let kind = match self.byte()? {
+            0 => Kind::Names,
+            1 => Kind::Packets,
+            _ => return Err(Bad::Form),
+        };
         let (id, name, count) = (self.text()?, self.text()?, self.byte()?);
         let aliases = (0..count).map(|_| self.text()).collect::<Result<_, _>>()?;
-        Ok(Remote { id, name, aliases, address })
+        Ok(Remote { id, name, aliases, address, kind })
     }
 
     fn protocol(&mut self) -> Result<Protocol, Bad> {

@@ -20,12 +20,9 @@ fn protocol() -> impl Strategy<Value = Protocol> {
 }
 
 fn remote() -> impl Strategy<Value = Remote> {
-    (text(), text(), vec(text(), 0..4), address()).prop_map(|(id, name, aliases, address)| Remote {
-        id,
-        name,
-        aliases,
-        address,
-    })
+    let kind = prop_oneof![Just(Kind::Names), Just(Kind::Packets)];
+    (text(), text(), vec(text(), 0..4), address(), kind)
+        .prop_map(|(id, name, aliases, address, kind)| Remote { id, name, aliases, address, kind })
 }
 
 fn answer() -> impl Strategy<Value = Answer> {
@@ -134,6 +131,7 @@ fn limits() {
 #[test]
 fn many_members_come_in_parts() {
     let member = |number: u32, aliases: usize| Remote {
+        kind: Kind::Names,
         id: format!("{number:064x}"),
         name: "n".repeat(200),
         aliases: vec!["a".repeat(255); aliases],
@@ -159,6 +157,7 @@ fn many_members_come_in_parts() {
 #[test]
 fn what_cannot_stand_in_a_file_is_not_valid() {
     let good = Remote {
+        kind: Kind::Packets,
         id: "0f".repeat(32),
         name: "db".into(),
         aliases: vec!["sql".into()],
