@@ -1,6 +1,6 @@
 //! The suite of servers and their clients, as they are installed and run every day, in containers
-//! of networks with names and without namespaces: they find each other by name, listen on the ports of
-//! their own configurations, and see each other's addresses.
+//! of networks with names and without namespaces: they find each other by name, listen on the ports
+//! of their own configurations, and see each other's addresses.
 //!
 //! The image is a Debian tree that `mmdebstrap` makes once, below `target/testkit`. Everything runs
 //! as one unprivileged user. Each case has a network of its own in one store, so several go on side

@@ -232,12 +232,13 @@ impl Wanted<'_> {
         }
         let (mut own, mut taken) = (None, false);
         for other in self.network.table.ports().find(self.network.slot, self.protocol, self.port) {
+            let is_here = other.real == place;
             if !self.meets(&other) {
-                let is_there =
-                    other.real == place && self.natural().contains(&Some(other.real_port));
-                taken |= is_there && self.lives(context, socket, &other)?;
-            } else if other.real == place
+                let is_natural = self.natural().contains(&Some(other.real_port));
+                taken |= is_here && is_natural && self.lives(context, socket, &other)?;
+            } else if is_here
                 && own.is_none_or(|own: Port| own.real_port == other.real_port)
+                && !self.is_taken(context, socket, &other)?
             {
                 // The kernel says whether it still lives, and would share its port.
                 own = Some(other);
@@ -250,6 +251,23 @@ impl Wanted<'_> {
             None if taken => Known::Elsewhere,
             None => Known::Nothing,
         })
+    }
+
+    /// Whether a socket that serves other addresses has the place of an entry now.
+    fn is_taken<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        socket: Socket,
+        own: &Port,
+    ) -> Result<bool> {
+        let all = self.network.table.ports().find(self.network.slot, self.protocol, self.port);
+        let place = (own.real, own.real_port);
+        for other in all.filter(|one| (one.real, one.real_port) == place && !self.meets(one)) {
+            if self.lives(context, socket, &other)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether the socket of an entry, at another real address, excludes one that is to be bound.
