@@ -1,11 +1,10 @@
 //! Measures networks with names: connections between two containers beside the host's loopback,
 //! and beside networks of packets that end in `pasta` and `slirp4netns`.
 //!
-//! A server and a caller ([`work`]) have a processor each; those of the project and of the host have
-//! real-time priority if root calls.
-//! Every place in turn does each work once in a round, and medians are compared. A peer is a
-//! container in a network namespace with a published port, called from the host: the shortest way
-//! that its packets can have.
+//! A server and a caller ([`work`]) have a processor each; those of the project and of the host
+//! have real-time priority if root calls. Every place in turn does each work once in a round, and
+//! medians are compared. A peer is a container in a network namespace with a published port, called
+//! from the host: the shortest way that its packets can have.
 //!
 //! The other lines: what the table takes to find one of 1,000 members, what the process that
 //! answers for names takes while it waits, and that a container without a network takes no longer.
