@@ -81,7 +81,7 @@ const ALL: &[(&str, Who, Measure)] = &[
 ];
 
 pub(crate) use inside::{call_loop, fault_loop, time_loop};
-pub(crate) use net::work::{serve as net_serve, work as net_work};
+pub(crate) use net::work::{lookup as net_lookup, serve as net_serve, work as net_work};
 
 /// Measures the named sections, or all.
 pub(crate) fn run(names: &[String]) -> Outcome {

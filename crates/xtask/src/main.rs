@@ -79,6 +79,7 @@ fn main() -> ExitCode {
         "fault-loop" => bench::fault_loop(rest),
         "net-serve" => bench::net_serve(rest),
         "net-work" => bench::net_work(rest),
+        "net-lookup" => bench::net_lookup(),
         "help" | "-h" | "--help" => {
             println!("{USAGE}");
             Ok(())

@@ -27,7 +27,9 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// there twice, 180 |
 /// | 10,921,144 | an agent that answers DNS (`simple-dns`) 90 kB, private networks by addresses 30 |
 /// | 11,010,936 | networks of packets: a switch, devices, and who keeps them |
-const LARGEST: u64 = 11_025_000;
+/// | 11,063,752 | interfaces of networks with names, in the view twice, their variables and
+/// explanation, trials for `doctor` |
+const LARGEST: u64 = 11_400_000;
 
 /// The words for cargo.
 pub(crate) const BUILD: [&str; 6] =

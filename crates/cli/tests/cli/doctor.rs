@@ -62,7 +62,11 @@ fn the_choice_follows_what_the_host_allows() {
             let why = engine["why"].as_str().unwrap_or_default();
             assert!(engine["state"] == "unusable" && why.contains(word), "{forbidden:?}: {engine}");
         }
-        // For people: a line for each engine, with the reason on it.
+        let networks = report["networks"].as_array().unwrap();
+        let states: Vec<_> = networks.iter().map(|network| network["state"].as_str()).collect();
+        // The host's, those with names, those of packets.
+        assert_eq!(states, [Some("ready"), Some("ready"), Some("unusable")], "{report}");
+        // For people: a line for each engine and network, with the reason on it.
         let text = transcript(&run(&fence, home.path(), forbidden, &["doctor"]));
         assert_eq!(text.matches(", chosen").count(), usize::from(chosen.is_some()), "{text}");
         assert_eq!(text.matches(": unusable: ").count(), refused_in(&report), "{text}");
@@ -70,8 +74,9 @@ fn the_choice_follows_what_the_host_allows() {
 }
 
 fn refused_in(report: &Value) -> usize {
-    let engines = report["engines"].as_array().unwrap();
-    engines.iter().filter(|engine| engine["state"] == "unusable").count()
+    let lines = |part: &str| report[part].as_array().unwrap().clone();
+    let lines = lines("engines").into_iter().chain(lines("networks"));
+    lines.filter(|line| line["state"] == "unusable").count()
 }
 
 /// Facts about a host are cached in stores, and nowhere else.

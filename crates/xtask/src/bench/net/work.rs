@@ -1,14 +1,17 @@
 //! What `bench net` runs at both ends: `net-serve ADDRESS PORT` and `net-work ADDRESS PORT KIND
-//! COUNT`, in containers and outside of them.
+//! COUNT`, in containers and outside of them; and `net-lookup`, for the table alone.
 //!
 //! The first byte of a connection says what it is for. The caller prints one line: nanoseconds for
 //! each of COUNT, or for a stream (COUNT MiB) the seconds and the seconds of processors that both
 //! ends took for each GiB.
 
+use std::hint::black_box;
 use std::io::{Error, ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use abi::network::{Family, Membership, Port, Protocol, SIZE, Slot, Table, Use};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::shell::Outcome;
@@ -164,5 +167,49 @@ fn datagrams(address: SocketAddr, count: u32) -> Result<(), Error> {
         socket.send_to(&[0; 32], address)?;
     }
     each(began, count);
+    Ok(())
+}
+
+/// `net-lookup`: nanoseconds in which the table finds one of 1,000 members and the socket at its
+/// port.
+pub(crate) fn lookup() -> Outcome {
+    const MEMBERS: u16 = 1000;
+    const ROUNDS: u32 = 200;
+    let memory: Vec<AtomicU64> = (0..SIZE / 8).map(|_| AtomicU64::new(0)).collect();
+    let table = Table::create(&memory, Ipv4Addr::new(127, 64, 0, 0)).ok_or("no table")?;
+    let address = |number: u16| Ipv4Addr::from_bits(0x645a_0002 + u32::from(number));
+    for number in 0..MEMBERS {
+        let slot = Slot::new(number).ok_or("no slot")?;
+        table.take(slot, u64::from(number) + 1);
+        let (network, cluster) = (1, false);
+        let membership = Membership { network, address: address(number), prefix: 16, cluster };
+        let port = Port {
+            protocol: Protocol::Tcp,
+            family: Family::V4,
+            group: false,
+            address: address(number),
+            port: 5432,
+            real: table.real(slot, Use::Network),
+            real_port: 5432,
+            cookie: u64::from(number) + 1,
+        };
+        let joined = table.members().join(slot, membership);
+        if !(joined && table.ports().insert(slot, &port, |_| false)) {
+            return Err(format!("no room for member {number}"));
+        }
+    }
+    let (began, mut found) = (Instant::now(), 0);
+    for _ in 0..ROUNDS {
+        for number in 0..MEMBERS {
+            let there = table.members().find(1, black_box(address(number)));
+            let there = there
+                .and_then(|slot| black_box(table.ports().find(slot, Protocol::Tcp, 5432).next()));
+            found += u32::from(there.is_some());
+        }
+    }
+    if found != ROUNDS * u32::from(MEMBERS) {
+        return Err(format!("only {found} were found"));
+    }
+    each(began, found);
     Ok(())
 }
