@@ -3,8 +3,9 @@
 //!
 //! `unshare` makes the namespaces. One more network namespace is the wire: a bridge, to which each
 //! host's `eth0` is connected, with addresses 10.99.0.1, 10.99.0.2 and so on. Links can be cut and
-//! counted, and a relay can lose and delay what they carry. The hosts share the files of this machine below the tests' scratch
-//! directories, as machines with a network file system do. Needs root.
+//! counted, and a relay can lose and delay what they carry. The hosts share the files of this
+//! machine but for those named above, as machines with a network file system do; of `/tmp` they
+//! share one directory. Needs root.
 //!
 //! Everything on a host is a child of its first process, which dies with this value. So nothing is
 //! left over: [`Hosts::left`] says what a test has not ended itself.

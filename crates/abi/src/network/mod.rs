@@ -17,8 +17,8 @@
 //! The real addresses follow from a container's slot. So a peer's address tells whose socket it is
 //! without a look into the table, and also after its container has ended.
 //!
-//! In networks of scope `cluster` the address that the kernel sees of a container's networks is that
-//! of its host ([`members::Members::node`]), which other hosts reach, and the port tells whose
+//! In networks of scope `cluster` the address that the kernel sees of a container's networks is
+//! that of its host ([`members::Members::node`]), which other hosts reach, and the port tells whose
 //! socket it is. What another host knows is asked of the agent ([`ask`]) and kept for a moment
 //! ([`Table::recall`]).
 //!

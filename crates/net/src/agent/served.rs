@@ -45,6 +45,8 @@ pub(super) struct Joined {
 #[derive(Default)]
 pub(super) struct Others {
     pub(super) members: Vec<Remote>,
+    /// The host has told of them since its link was made.
+    pub(super) told: bool,
     /// Parts of a message that is not complete.
     coming: Vec<Remote>,
     /// Since when the link is down.
@@ -86,6 +88,7 @@ impl Joined {
         its.coming.extend(members.into_iter().filter(is_its).take(room));
         if last {
             its.members = std::mem::take(&mut its.coming);
+            its.told = true;
         }
     }
 }

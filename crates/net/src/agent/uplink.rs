@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::served::{Joined, Served, lock};
 use crate::kind::Kind;
-use crate::peers::PublicKey;
+use crate::peers::{PublicKey, Remote};
 use crate::slices;
 use crate::switch::{Switch, Uplink, frame};
 
@@ -19,11 +19,19 @@ pub(super) struct ToOthers(pub(super) Arc<Served>);
 
 impl Uplink for ToOthers {
     fn has(&self, network: &str, address: Ipv4Addr) -> bool {
-        self.0.joined_by_id(network).is_some_and(|joined| {
-            let others = lock(&joined.others);
-            let mut members = others.values().flat_map(|its| &its.members);
-            members.any(|member| member.address == address && member.kind == Kind::Packets)
-        })
+        let Some(joined) = self.0.joined_by_id(network) else { return false };
+        let view = joined.view();
+        let Some(host) = view.list.owner(address) else { return false };
+        let peers = joined.peers();
+        let is_coming = || peers.as_ref().is_some_and(|peers| peers.is_hopeful(&host.key));
+        match lock(&joined.others).get(&host.key) {
+            Some(its) if its.told => {
+                let is_it = |member: &Remote| member.address == address;
+                its.members.iter().any(|member| is_it(member) && member.kind == Kind::Packets)
+            }
+            // A link that is just being made will tell: the first frames are sent again.
+            _ => is_coming(),
+        }
     }
 
     fn carry(&self, network: &str, to: Option<Ipv4Addr>, frame: &[u8]) {

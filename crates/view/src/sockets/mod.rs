@@ -9,8 +9,9 @@
 //! for the host's name, the kernel writes into a larger one first.
 //!
 //! Abstract and empty names pass unchanged, because the container shares the host's network, unless
-//! it has networks with names ([`abstract_names`]). Every other family passes, except the kernel's audit (netlink): emulated root gets "not
-//! supported", as in any container, instead of "not permitted".
+//! it has networks with names ([`abstract_names`]). Every other family passes, except the kernel's
+//! audit (netlink): emulated root gets "not supported", as in any container, instead of "not
+//! permitted".
 //!
 //! In a container whose networks have names, addresses of the internet are translated too:
 //! [`inet`].

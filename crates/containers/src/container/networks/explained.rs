@@ -19,8 +19,8 @@ use crate::session::Session;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Explained {
-    /// `names`: addresses that are translated; `packets`: a namespace with a device for each network;
-    /// `private`: one that is connected with the outside only; `none`: one that is not connected;
+    /// `names`: addresses that are translated; `packets`: a namespace with a device for each
+    /// network; `private`: one that is connected with the outside only; `none`: one that is not connected;
     /// `host`; `container:NAME`.
     mode: String,
     /// The networks with names in which it is.
