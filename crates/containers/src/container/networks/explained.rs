@@ -20,8 +20,8 @@ use crate::session::Session;
 #[serde(rename_all = "kebab-case")]
 pub struct Explained {
     /// `names`: addresses that are translated; `packets`: a namespace with a device for each
-    /// network; `private`: one that is connected with the outside only; `none`: one that is not connected;
-    /// `host`; `container:NAME`.
+    /// network; `private`: one that is connected with the outside only; `none`: one that is not
+    /// connected; `host`; `container:NAME`.
     mode: String,
     /// The networks with names in which it is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
