@@ -6,9 +6,12 @@
 //! medians are compared. A peer is a container in a network namespace with a published port, called
 //! from the host: the shortest way that its packets can have.
 //!
+//! Networks of packets (N1) are compared with a pair of devices instead ([`packets`]).
+//!
 //! The other lines: what the table takes to find one of 1,000 members, what the process that
 //! answers for names takes while it waits, and that a container without a network takes no longer.
 
+mod packets;
 pub(super) mod work;
 
 use std::fs;
@@ -52,6 +55,8 @@ struct Place {
     /// What is there to end: a process of the host, or a container.
     server: Option<Child>,
     is_peer: bool,
+    /// The process of a switch, whose time counts.
+    agent: Option<String>,
     /// Numbers of each round: four works, and the processors' time of the first.
     found: [Vec<f64>; 5],
 }
@@ -75,6 +80,7 @@ pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     for name in SERVERS {
         let _ = bench.coracle(&["rm", "-f", name]);
     }
+    packets::end(bench);
     let _ = bench.coracle(&["network", "rm", NETWORK]);
     done
 }
@@ -107,6 +113,10 @@ fn measured(bench: &Bench, program: &str) -> Outcome<Vec<Line>> {
         }
     }
     let mut lines = compared(&places);
+    match in_packets(bench, program) {
+        Ok(more) => lines.extend(more),
+        Err(reason) => println!("SKIP bench net, N1: {reason}"),
+    }
     lines.push(lookup(program)?);
     lines.extend(agent(bench)?);
     Ok(lines)
@@ -172,6 +182,7 @@ fn native(bench: &Bench, program: &str) -> Outcome<Place> {
         port: PORT,
         server: Some(server.map_err(|error| format!("{}: {error}", serve[0]))?),
         is_peer: false,
+        agent: None,
         found: Default::default(),
     })
 }
@@ -199,6 +210,7 @@ fn member(bench: &Bench, mode: &'static str, server: &'static str) -> Outcome<Pl
         port: "80",
         server: None,
         is_peer: false,
+        agent: None,
         found: Default::default(),
     })
 }
@@ -214,6 +226,7 @@ fn without(bench: &Bench, mode: &'static str) -> Place {
         port: "18001",
         server: None,
         is_peer: false,
+        agent: None,
         found: Default::default(),
     }
 }
@@ -249,6 +262,7 @@ fn peer(
         port,
         server: None,
         is_peer: true,
+        agent: None,
         found: Default::default(),
     })
 }
@@ -261,11 +275,15 @@ impl Place {
                 continue;
             }
             let work = ["net-work", self.address, self.port, kind, count];
+            let before = self.agent.as_deref().map_or(0.0, packets::time_of);
             let text = run(&words(&[&self.caller, &own(&work)]))
                 .map_err(|error| format!("{}: {error}", self.name))?;
             let mut numbers = text.split_whitespace().filter_map(|word| word.parse::<f64>().ok());
             self.found[at].extend(numbers.next());
-            self.found[4].extend(numbers.next());
+            let after = self.agent.as_deref().map_or(0.0, packets::time_of);
+            let gibibytes = count.parse::<f64>().map_or(1.0, |mebibytes| mebibytes / 1024.0);
+            let agent = (after - before) / gibibytes;
+            self.found[4].extend(numbers.next().map(|own| own + agent));
         }
         Ok(())
     }
@@ -282,6 +300,49 @@ fn title(at: usize) -> (&'static str, fn(f64) -> String) {
         3 => ("sendto, not connected", micro),
         _ => ("processors' time for 1 GiB", seconds),
     }
+}
+
+/// The aims of networks of packets, in the order of [`title`], as ratios to a veth pair.
+const PACKETS: [f64; 5] = [2.0, f64::INFINITY, f64::INFINITY, f64::INFINITY, 1.9];
+/// The most that a round trip takes longer, in microseconds.
+const LATER: f64 = 40.0;
+
+fn in_packets(bench: &Bench, program: &str) -> Outcome<Vec<Line>> {
+    let _pair = packets::Pair::make()?;
+    let mut places = [packets::veth(bench, program)?, packets::members(bench)?];
+    for _ in 0..bench.rounds {
+        for place in &mut places {
+            place.round()?;
+        }
+    }
+    let middle = |place: &Place, at: usize| median(place.found[at].clone());
+    let mut lines = Vec::new();
+    for at in [0, 4, 1, 2, 3] {
+        let (what, show) = title(at);
+        let [theirs, ours] = [0, 1].map(|which| middle(&places[which], at));
+        lines.push(Line {
+            what: format!("{what}, N1"),
+            against: "a veth pair, 64 kB".to_owned(),
+            ours: show(ours),
+            theirs: show(theirs),
+            value: ours / theirs,
+            aim: PACKETS[at],
+            unit: "",
+        });
+        if at == 1 {
+            let later = (ours - theirs) / 1000.0;
+            lines.push(Line {
+                what: format!("{what}, N1, beyond the pair"),
+                against: String::new(),
+                ours: format!("{later:.1} µs"),
+                theirs: String::new(),
+                value: later,
+                aim: LATER,
+                unit: "µs",
+            });
+        }
+    }
+    Ok(lines)
 }
 
 fn compared(places: &[Place]) -> Vec<Line> {
