@@ -114,11 +114,16 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Whether it is the socket that the kernel finds. One that its program has closed already,
-    /// before the other side has asked, is believed to have been it, if it had gone exactly there.
+    /// Whether it is the socket that the kernel finds for who is at the other end. One of TCP that
+    /// its program has closed already, before the other side has asked, is believed to have been
+    /// it, if it had gone exactly there; so is one of UDP that is connected to somebody else, from
+    /// whom alone it takes anything.
     pub fn is(&self, protocol: Protocol, found: Option<diag::Found>) -> bool {
-        let has_ended = || protocol == Protocol::Tcp && found.is_none_or(|found| found.ended);
-        found.is_some_and(|found| found.cookie == self.cookie) || self.exact && has_ended()
+        match found {
+            Some(found) if found.cookie == self.cookie => true,
+            Some(found) => protocol == Protocol::Tcp && self.exact && found.ended,
+            None => protocol == Protocol::Udp || self.exact,
+        }
     }
 }
 

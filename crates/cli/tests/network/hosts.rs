@@ -28,6 +28,8 @@ const IMAGE: &str = "localhost/network:1";
 const NETWORK: &str = "far";
 /// Addresses of the slices of the first three hosts.
 const FIRST: [&str; 3] = ["100.80.0.2", "100.80.0.17", "100.80.0.33"];
+/// One beside the first host's first.
+const BESIDE_FIRST: &str = "100.80.0.3";
 const SOON: Duration = Duration::from_secs(20);
 
 type Case = fn(&Far, &'static str);
@@ -73,20 +75,9 @@ impl Far {
         far
     }
 
-    /// Loads the image, with a program that knows the addresses.
+    /// Loads the image.
     fn load(&self, bin: &Path) {
-        let there = bin.join("far");
-        std::fs::create_dir_all(&there).expect("a directory");
-        for file in std::fs::read_dir(bin).expect("programs").flatten() {
-            if file.file_type().is_ok_and(|kind| kind.is_file()) {
-                std::fs::copy(file.path(), there.join(file.file_name())).expect("a copy");
-            }
-        }
-        let mut gcc = Command::new("gcc");
-        gcc.args(["-O1", "-g0", "-w", "-static", "-pthread", "-o"]).arg(there.join("pair"));
-        gcc.arg(format!("-DTWO=\"{}\"", FIRST[1])).arg(programs::guests().join("pair.c"));
-        run_with(&mut gcc, Input::Null, crate::LIMIT).ok();
-        let image = programs::image(&there).expect("an image");
+        let image = programs::image(bin).expect("an image");
         for (host, person) in self.people.iter().enumerate() {
             let layout = person.home.join("layout");
             image.write_layout(&layout, IMAGE).expect("a layout");
@@ -153,27 +144,30 @@ impl Far {
         server
     }
 
-    /// Runs a program as a pair on the first two hosts.
-    fn pair(&self, mode: &str, program: &Program) -> Finished {
+    /// Runs a program as a pair on the first two hosts, or both on the first one.
+    fn pair(&self, mode: &str, program: &Program, second: usize) -> Finished {
         let _ = std::fs::remove_dir_all(&self.meetings);
         std::fs::create_dir(&self.meetings).expect("a directory");
         self.people[0].give(&self.meetings);
         let bind = format!("{}:/meetings", self.meetings.display());
         let path = format!("/bin/{}", program.name);
+        let theirs = if second == 0 { BESIDE_FIRST } else { FIRST[second] };
+        let named = format!("TWO={theirs}");
         let role = |host: usize, name: &str| {
             let options = ["--rm", "--name", name, "-v", &bind, "-e", "MEETINGS=/meetings"];
-            let options = [&options[..], &["--ip", FIRST[host]]].concat();
+            let address = if name == "two" { theirs } else { FIRST[host] };
+            let options = [&options[..], &["-e", &named, "--ip", address]].concat();
             let mut command = self.container(host, mode, &options, &[&path, name]);
             run_with(&mut command, Input::Null, crate::LIMIT)
         };
         let (mut one, two) = thread::scope(|scope| {
             let one = scope.spawn(|| role(0, "one"));
-            let two = role(1, "two");
+            let two = role(second, "two");
             (one.join().expect("a run"), two)
         });
         let both = format!("== one\n{}== two\n{}", one.out(), two.out());
         // The oracle's second member has another address.
-        one.stdout = both.replace(FIRST[1], "100.80.0.3").into_bytes();
+        one.stdout = both.replace(theirs, BESIDE_FIRST).into_bytes();
         one.stderr.extend(&two.stderr);
         if one.code() == 0 {
             one.status = two.status;
@@ -181,11 +175,28 @@ impl Far {
         one
     }
 
-    /// The same lines as in real namespaces.
-    pub(crate) fn compare(&self, mode: &str, program: &Program, oracle: &Oracle) {
+    /// The same lines as in real namespaces: of a pair on two hosts, or on one (`second` is 0).
+    pub(crate) fn compare(
+        &self,
+        mode: &str,
+        program: &Program,
+        (oracle, second): (&Oracle, usize),
+    ) {
         let _turn = self.turn();
         let right = oracle.lines(program);
-        let here = compare::lines(&self.pair(mode, program));
+        let here = compare::lines(&self.pair(mode, program, second));
+        let mut known = known::of(program.name, mode == "N1");
+        compare::expect_same(program, &mut known, (&right, &here));
+    }
+
+    /// What a program says alone in a container is what it says alone in a real namespace.
+    pub(crate) fn alone(&self, mode: &str, program: &Program, oracle: &Oracle) {
+        let _turn = self.turn();
+        let right = oracle.lines(program);
+        let path = format!("/bin/{}", program.name);
+        let options = ["--rm", "--name", "one", "--ip", FIRST[0]];
+        let mut command = self.container(0, mode, &options, &[&path]);
+        let here = compare::lines(&run_with(&mut command, Input::Null, crate::LIMIT));
         let mut known = known::of(program.name, mode == "N1");
         compare::expect_same(program, &mut known, (&right, &here));
     }
@@ -196,7 +207,7 @@ impl Far {
         let _turn = self.turn();
         let right = oracle.lines(program);
         self.hosts.cut(1, true);
-        let here = compare::lines(&self.pair(mode, program));
+        let here = compare::lines(&self.pair(mode, program, 1));
         self.hosts.cut(1, false);
         let wrong = compare::differences(&right, &here);
         assert!(wrong.len() > 50, "with the link cut only {} lines differ", wrong.len());

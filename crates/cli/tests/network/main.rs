@@ -190,7 +190,11 @@ fn add_hosts<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     let pair = || PROGRAMS.iter().find(|program| program.name == "pair").expect("a pair");
     for mode in modes() {
         suite.case(format!("{mode}::far_pair"), move || {
-            stage.far()?.compare(mode, pair(), stage.oracle()?);
+            stage.far()?.compare(mode, pair(), (stage.oracle()?, 1));
+            Ok(())
+        });
+        suite.case(format!("{mode}::near_pair"), move || {
+            stage.far()?.compare(mode, pair(), (stage.oracle()?, 0));
             Ok(())
         });
         let beside = hosts::BESIDE.iter().filter(|_| mode != "N1");
@@ -200,6 +204,13 @@ fn add_hosts<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
                 Ok(())
             });
         }
+    }
+    // At the host's own address instead of one of 127.0.0.0/8.
+    for program in PROGRAMS.iter().filter(|one| !one.is_pair && one.runs_in("I1")) {
+        suite.case(format!("I1::near_{}", program.name), move || {
+            stage.far()?.alone("I1", program, stage.oracle()?);
+            Ok(())
+        });
     }
     suite.case("I1::far_sentinel".to_owned(), move || {
         stage.far()?.sentinel("I1", pair(), stage.oracle()?);

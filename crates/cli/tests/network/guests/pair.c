@@ -246,8 +246,10 @@ int main(int argc, char **argv) {
     begin();
     if (argc > 1) role = argv[1];
     is_one = !strcmp(role, "one");
-    own = is_one ? ONE : TWO;
-    other = is_one ? TWO : ONE;
+    /* On another host it has one of that host's addresses. */
+    const char *two = getenv("TWO") ? getenv("TWO") : TWO;
+    own = is_one ? ONE : two;
+    other = is_one ? two : ONE;
     meet("begin");
     streams(is_one);
     streams(!is_one);

@@ -325,21 +325,17 @@ impl Wanted<'_> {
             // One that the kernel has chosen, and may have given to somebody else since.
             Known::At(own) => {
                 return diag::find(context.backend, &own, None)
-                    .is_some_and(|found| found.cookie != own.cookie && !own.group);
+                    .is_some_and(|found| !self.is_mine(place, found.cookie) && !own.group);
             }
             Known::Nothing => natural,
         };
         let (table, slot) = (self.network.table, self.network.slot);
         if self.network.node() == Some(place) {
             // Containers of this host, and strangers, have the same address.
-            let mine = |cookie| {
-                let mut all = table.ports().find(slot, self.protocol, self.port);
-                all.any(|own| own.real == place && own.cookie == cookie)
-            };
             return known == Known::Nothing
                 || tried.into_iter().flatten().any(|port| {
                     diag::find(context.backend, &self.entry(place, port, 0), None)
-                        .is_some_and(|found| !mine(found.cookie))
+                        .is_some_and(|found| !self.is_mine(place, found.cookie))
                 });
         }
         tried.into_iter().flatten().any(|port| {
@@ -352,6 +348,13 @@ impl Wanted<'_> {
                 || diag::find(context.backend, &there, None)
                     .is_some_and(|found| found.address.is_unspecified())
         })
+    }
+
+    /// Whether a socket was noted at the same virtual port.
+    fn is_mine(&self, place: Ipv4Addr, cookie: u64) -> bool {
+        let (ports, slot) = (self.network.table.ports(), self.network.slot);
+        let mut all = ports.find(slot, self.protocol, self.port);
+        all.any(|own| own.real == place && own.cookie == cookie)
     }
 
     /// Whether a socket serves an address that is wanted.

@@ -209,10 +209,6 @@ impl Target<'_> {
             if !is_told {
                 source.port = context.backend.socket_name(socket.fd, false)?.port();
             }
-            if source.port != 0 && self.network.node() == Some(real) {
-                let (ports, mine) = (self.network.table.ports(), self.network.slot);
-                ports.set_owner_of_wild(self.protocol, source.port, mine);
-            }
         }
         let cookie = match source.entry {
             Some(entry) => entry.cookie,
@@ -255,6 +251,9 @@ impl Target<'_> {
     ) -> bool {
         let (network, protocol) = (self.network, self.protocol);
         let (ports, from) = (network.table.ports(), Place { at: source.at, port: source.port });
+        if source.at == Some(Use::Network) && source.port != 0 && network.node().is_some() {
+            ports.set_owner_of_wild(protocol, source.port, network.slot);
+        }
         if self.is_told_by(source, found) {
             ports.remove_way(network.slot, protocol, from, to);
             return true;

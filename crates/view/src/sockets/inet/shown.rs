@@ -1,7 +1,7 @@
 //! Addresses that the kernel returns.
 
 use super::address::{in_family, old};
-use super::{Network, Socket, binding, diag, far, with_socket};
+use super::{NOBODY, Network, Socket, binding, diag, far, with_socket};
 use crate::CallContext;
 use crate::errno::Result;
 use crate::guest::Backend;
@@ -79,7 +79,9 @@ pub(super) fn destination<N: Backend>(
 
 /// Who has refused a datagram: an address without a port.
 pub(super) fn offender(network: &Network<'_>, real: SocketAddr) -> Option<SocketAddr> {
-    let (slot, at) = network.table.owner(old(real.ip())?)?;
+    let address = old(real.ip())?;
+    let beside = || (network.node() == Some(address)).then_some((network.slot, Use::Network));
+    let (slot, at) = network.table.owner(address).or_else(beside)?;
     let address = match at {
         Use::Network => {
             let (mine, theirs) = network.common(slot)?;
@@ -225,7 +227,9 @@ impl Seen<'_> {
         let asked = self.ask(context)?;
         let protocol = asked.protocol?;
         let entry = noted(network, end, protocol, asked.cookie);
-        if entry.is_none() && end.slot(protocol).is_none() {
+        let peer = asked.opposite.and_then(|peer| End::of(network, peer));
+        let to_member = || peer.is_some_and(|peer| peer.far || peer.slot(protocol).is_some());
+        if entry.is_none() && end.slot(protocol).is_none() && !(end.is_node && to_member()) {
             // A socket that the kernel has chosen the address for.
             return None;
         }
@@ -233,11 +237,10 @@ impl Seen<'_> {
         if let Some(entry) = entry.filter(|entry| !entry.address.is_unspecified()) {
             return Some((entry.address, port, None));
         }
-        let Some(peer) = asked.opposite else {
+        if asked.opposite.is_none() {
             // Bound to all addresses, or not by the program but to be connected.
             return Some((Ipv4Addr::UNSPECIFIED, port, entry.map(|entry| entry.family)));
-        };
-        let peer = End::of(network, peer);
+        }
         if let Some(far) = peer.filter(|peer| peer.far)
             && let Some(way) = way(network, protocol, (mine, end), far)
         {
@@ -264,10 +267,12 @@ impl Seen<'_> {
 
     /// Who is at a place of another host.
     fn far<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Sight> {
-        let (asked, own) = self.ask_other(context)?;
+        let (asked, mut own) = self.ask_other(context)?;
+        if own.address.is_unspecified() {
+            own.address = self.network.node()?;
+        }
         let (network, end, protocol) = (&self.network, self.end, asked.protocol?);
-        let found = way(network, protocol, (network.slot, own), end);
-        if let Some(way) = found.filter(|way| way.cookie == asked.cookie) {
+        if let Some(way) = self.own_way(&asked, own) {
             return Some((way.destination, way.port, None));
         }
         let ends = (end.v4(), own.v4(), asked.cookie);
@@ -279,9 +284,16 @@ impl Seen<'_> {
     fn beside<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Sight> {
         let (asked, own) = self.ask_other(context)?;
         let (network, end, protocol) = (&self.network, self.end, asked.protocol?);
-        let ports = network.table.ports();
-        let found = way(network, protocol, (network.slot, own), end);
-        if let Some(way) = found.filter(|way| way.cookie == asked.cookie) {
+        if own.owner.is_some() {
+            // The container speaks to itself.
+            return self.other(context);
+        }
+        if end.port == NOBODY {
+            // Where nobody is, of whom a message about an error tells.
+            return Some((network.common(network.slot)?.0, NOBODY, None));
+        }
+        let (own, ports) = (self.receiving(own, protocol), network.table.ports());
+        if let Some(way) = self.own_way(&asked, own) {
             let place = Place { at: Some(Use::Network), port: end.port };
             let there = end.slot(protocol);
             let entry = there.and_then(|slot| ports.at(slot, protocol, (place, end.address), None));
@@ -290,7 +302,12 @@ impl Seen<'_> {
         let sender = network.table.sender(protocol, end.port, own.v4())?;
         let (there, here) = ((end.address, end.port), (own.address, own.port));
         let there = diag::exact(context.backend, protocol, there, Some(here));
-        if !sender.is(protocol, there) {
+        // One that has accepted has a number of its own, and that of its listener was noted.
+        let listens = |there: diag::Found| {
+            let bound = diag::exact(context.backend, protocol, (end.address, end.port), None);
+            there.uid == network.uid && bound.is_some_and(|bound| bound.cookie == sender.cookie)
+        };
+        if !sender.is(protocol, there) && !there.is_some_and(listens) {
             return None;
         }
         let is_all = sender.address.is_unspecified();
@@ -303,6 +320,13 @@ impl Seen<'_> {
         Some((address, sender.port, None))
     }
 
+    /// The way that this socket has connected.
+    fn own_way(&self, asked: &Asked, own: End) -> Option<Found> {
+        let is_other = self.role == Role::Other;
+        let found = way(&self.network, asked.protocol?, (self.network.slot, own), self.end);
+        found.filter(|way| is_other && way.cookie == asked.cookie)
+    }
+
     /// The socket that another end is in contact with, and its place.
     fn ask_other<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<(Asked, End)> {
         let descriptor = match self.role {
@@ -310,10 +334,7 @@ impl Seen<'_> {
             _ => self.descriptor,
         };
         let asked = Self { descriptor, ..*self }.ask(context)?;
-        let mut own = End::of(&self.network, asked.opposite?)?;
-        if own.address.is_unspecified() {
-            own.address = self.network.node()?;
-        }
+        let own = End::of(&self.network, asked.opposite?)?;
         Some((asked, own))
     }
 
@@ -331,16 +352,23 @@ impl Seen<'_> {
 
     fn other<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Sight> {
         let (network, end, mine) = (&self.network, self.end, self.network.slot);
-        let (ports, slot) = (network.table.ports(), end.slot(Protocol::Udp)?);
-        let noted = |protocol| ports.at(slot, protocol, (end.place(), end.address), None);
-        let is_noted = noted(Protocol::Tcp).or_else(|| noted(Protocol::Udp)).is_some();
-        if !is_noted && end.owner.is_some() && slot != mine && network.is_single() {
-            // As most connections are.
-            return Some((network.common(slot)?.1, end.port, None));
+        let ports = network.table.ports();
+        let noted = |protocol| {
+            let slot = end.slot(protocol)?;
+            ports.at(slot, protocol, (end.place(), end.address), None)
+        };
+        if let Some((slot, _)) = end.owner {
+            let is_noted = noted(Protocol::Tcp).or_else(|| noted(Protocol::Udp)).is_some();
+            if !is_noted && slot != mine && network.is_single() {
+                // As most connections are.
+                return Some((network.common(slot)?.1, end.port, None));
+            }
+        } else if end.wild.is_none() && end.at_node.is_none() {
+            return None;
         }
         let asked = self.ask(context)?;
         let protocol = asked.protocol?;
-        end.slot(protocol)?;
+        let slot = end.slot(protocol)?;
         let own = asked.opposite.and_then(|own| End::of(network, own));
         let entry = noted(protocol);
         let port = entry.map_or(end.port, |entry| entry.port);
