@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 unsafe extern "C" {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char)
     -> c_int;
+    fn setsid() -> c_int;
 }
 
 /// Arguments or variables in the form that `execve` takes, prepared before any irreversible step.
@@ -29,6 +30,16 @@ impl Strings {
         pointers.push(std::ptr::null());
         Some(Self { pointers, _owned: owned })
     }
+}
+
+/// Makes the calling process the first of a new session: setsid(2). The session's number is not
+/// returned, because gVisor says 0.
+pub fn new_session() -> Result<(), Errno> {
+    // SAFETY: the call takes nothing and changes no memory.
+    if unsafe { setsid() } < 0 {
+        return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
+    }
+    Ok(())
 }
 
 /// Replaces the calling program; returns only if that failed.

@@ -5,7 +5,7 @@
 //! host's `eth0` is connected, with addresses 10.99.0.1, 10.99.0.2 and so on. Links can be cut and
 //! counted, and a relay can lose and delay what they carry. The hosts share the files of this
 //! machine but for those named above, as machines with a network file system do; of `/tmp` they
-//! share one directory. Needs root.
+//! share one directory, and the tests' own programs if these are there. Needs root.
 //!
 //! Everything on a host is a child of its first process, which dies with this value. So nothing is
 //! left over: [`Hosts::left`] says what a test has not ended itself.
@@ -14,7 +14,7 @@ use std::fs;
 use std::io::Read as _;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -42,16 +42,23 @@ struct First {
     namespace: u64,
 }
 
-/// `$1` is the host's name, `$2` the directory that stays below `/tmp`.
+/// `$1` is the host's name, the others are directories that stay, also below `/tmp`.
 const HOST: &str = r#"
 set -e
 PATH=$PATH:/usr/sbin:/sbin
 hostname "$1"
-mount --bind "$2" /mnt
+shift
+mount -t tmpfs tmpfs /mnt
+for place; do
+    mkdir -p "/mnt$place"
+    mount --bind "$place" "/mnt$place"
+done
 mount -t tmpfs -o mode=1777 tmpfs /tmp
-mkdir -p "$2"
-mount --bind /mnt "$2"
-umount /mnt
+for place; do
+    mkdir -p "$place"
+    mount --bind "/mnt$place" "$place"
+done
+umount --recursive /mnt
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t tmpfs -o mode=755 tmpfs /run
 ip link set lo up
@@ -68,13 +75,19 @@ echo ready
 exec sleep infinity
 ";
 
+/// The directory with the programs of the tests.
+fn built() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    own.ancestors().nth(2).unwrap_or(Path::new("/")).to_owned()
+}
+
 impl First {
     fn start(script: &str, name: &str, shared: &Path) -> Result<Self, Skip> {
         let failed = |error: std::io::Error| Skip(format!("cannot make a host: {error}"));
         let mut process = Command::new("unshare")
             .args(["--net", "--uts", "--ipc", "--pid", "--mount", "--fork"])
             .args(["--kill-child", "--mount-proc", "sh", "-c", script, "host", name])
-            .arg(shared)
+            .args([shared.to_owned(), built()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -27,7 +27,7 @@ pub fn be_agent(store: Option<&Path>) -> u8 {
         Ok(ForkResult::Child) => {}
         Err(_) => return 1,
     }
-    let _ = rustix::process::setsid();
+    let _ = sys::process::new_session();
     sys::event::close_foreign();
     network_guard::guard(path, || {
         sys::event::set_title(NAME, &format!("{NAME} {}", path.display()));

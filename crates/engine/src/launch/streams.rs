@@ -54,7 +54,7 @@ pub(crate) fn apply(streams: Streams<'_>) -> Result<()> {
         // process makes that session.
         Session::Inherit | Session::Terminal => {}
         Session::New => {
-            rustix::process::setsid().map(drop).map_err(call("make a session"))?;
+            sys::process::new_session().map_err(call("make a session"))?;
         }
     }
     // A stream may be one of the descriptors 0 to 2 itself, so all are moved away first.

@@ -102,9 +102,9 @@ impl Terminal {
                 Err(errno) => return Err(call("open a terminal in /dev/pts")(errno)),
             },
         }
-        match rustix::process::setsid() {
+        match sys::process::new_session() {
             // An OCI runtime has made one already.
-            Ok(_) | Err(Errno::PERM) => {}
+            Ok(()) | Err(Errno::PERM) => {}
             Err(errno) => return Err(call("make a session")(errno)),
         }
         make_controlling()

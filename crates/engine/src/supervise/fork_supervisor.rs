@@ -105,7 +105,7 @@ fn answer(mut pipe: File) -> Result<Started, Error> {
 }
 
 fn second_fork<'a>(launch: Launch<'a>, ledger: Ledger<'a>, first: Option<OwnedFd>, pipe: File) {
-    let _ = rustix::process::setsid();
+    let _ = sys::process::new_session();
     match fork() {
         Ok(ForkResult::Parent(_)) => exit_now(0),
         Ok(ForkResult::Child) => {}

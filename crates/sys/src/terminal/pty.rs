@@ -44,7 +44,7 @@ impl Pty {
 /// Starts a new session and makes `slave` its controlling terminal. For the child, between fork
 /// and exec.
 pub fn acquire_controlling(slave: impl AsFd) -> rustix::io::Result<()> {
-    rustix::process::setsid()?;
+    crate::process::new_session()?;
     ioctl_tiocsctty(slave)
 }
 

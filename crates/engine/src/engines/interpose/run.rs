@@ -148,7 +148,7 @@ pub(in crate::engines) fn take_directory_and_terminal(
         errno: errno.into(),
     })?;
     if ties.terminal {
-        rustix::process::setsid().map_err(call("make a session"))?;
+        sys::process::new_session().map_err(call("make a session"))?;
         make_controlling()?;
     }
     Ok(())

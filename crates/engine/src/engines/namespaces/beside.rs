@@ -13,7 +13,7 @@ pub(super) fn detached(work: impl FnOnce()) -> Result<()> {
     match sys::fork::fork().map_err(|error| call(error.into()))? {
         ForkResult::Child => {
             // Away from the caller's session and from its wait: reparented when this child ends.
-            let _ = rustix::process::setsid();
+            let _ = sys::process::new_session();
             if matches!(sys::fork::fork(), Ok(ForkResult::Child)) {
                 work();
             }

@@ -79,7 +79,7 @@ fn be_tracer<'a, H: TracerHost>(
     make: impl FnOnce() -> Result<Tracer<'a, H>>,
 ) {
     // Away from the caller's terminal and job, so that Ctrl-C does not reach the tracer.
-    let _ = rustix::process::setsid();
+    let _ = sys::process::new_session();
     let _ = rustix::process::chdir("/");
     let _ = rustix::thread::set_name(c"coracle-trace");
     rustix::process::umask(rustix::fs::Mode::empty());
