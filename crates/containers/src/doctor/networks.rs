@@ -47,14 +47,14 @@ pub(super) fn networks(host: &Host, engines: &[EngineLine]) -> Vec<NetworkLine> 
     let mut named = line(
         "names",
         "addresses, ports and names of one's own, translated in system calls",
-        able(|caps| caps.named_networks),
+        able(|caps| caps.named_networks && !caps.network),
     );
     if named.engines.is_empty() {
         named.fails("no mode that translates addresses works here", advice_of("I1"));
     } else {
         named.needs(&host.networking.loopback, "addresses of the loopback cannot be bound");
     }
-    let packets = able(|caps| caps.network && !caps.named_networks);
+    let packets = able(|caps| caps.network && caps.named_networks);
     let mut overlay = line("overlay", "packets in network namespaces", packets);
     if overlay.engines.is_empty() {
         overlay.fails("no mode with namespaces works here", advice_of("N1"));

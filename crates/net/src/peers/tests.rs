@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use super::link::Channel;
-use super::message::VERSION;
+use super::message::{FRAME, VERSION};
 use super::tls::Tls;
 use super::*;
 
@@ -152,9 +152,11 @@ fn hosts_of_a_list_are_linked_once_and_talk() {
     assert!(other.peers().send(&one.key.public(), &told));
     wait("the message", || one.seen.count("Ask { id: 7") == 1 && other.seen.count("Ask") == 1);
     // The second host has the second slice.
-    assert!(one.peers().send_frame(Ipv4Addr::new(100, 80, 0, 17), &vec![1; 65536]));
-    wait("the frame", || other.seen.count("frame for 100.80.0.17: 65536") == 1);
-    assert!(!one.peers().send_frame(Ipv4Addr::new(100, 80, 0, 17), &vec![1; 65537]), "too long");
+    assert!(one.peers().send_frame(Ipv4Addr::new(100, 80, 0, 17), &vec![1; FRAME]));
+    let frame = format!("frame for 100.80.0.17: {FRAME}");
+    wait("the frame", || other.seen.count(&frame) == 1);
+    let longer = vec![1; FRAME + 1];
+    assert!(!one.peers().send_frame(Ipv4Addr::new(100, 80, 0, 17), &longer), "too long");
     assert!(!one.peers().send_frame(Ipv4Addr::new(100, 80, 0, 40), &[1]), "nobody's");
     let key = Key::generate().unwrap().public();
     assert!(!one.peers().send(&key, &told));
