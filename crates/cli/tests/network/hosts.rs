@@ -144,12 +144,17 @@ impl Far {
         server
     }
 
-    /// Runs a program as a pair on the first two hosts, or both on the first one.
-    fn pair(&self, mode: &str, program: &Program, second: usize) -> Finished {
+    /// An empty directory where containers of several hosts meet, and the option that binds it.
+    fn meet(&self) -> String {
         let _ = std::fs::remove_dir_all(&self.meetings);
         std::fs::create_dir(&self.meetings).expect("a directory");
         self.people[0].give(&self.meetings);
-        let bind = format!("{}:/meetings", self.meetings.display());
+        format!("{}:/meetings", self.meetings.display())
+    }
+
+    /// Runs a program as a pair on the first two hosts, or both on the first one.
+    fn pair(&self, mode: &str, program: &Program, second: usize) -> Finished {
+        let bind = self.meet();
         let path = format!("/bin/{}", program.name);
         let theirs = if second == 0 { BESIDE_FIRST } else { FIRST[second] };
         let named = format!("TWO={theirs}");
@@ -450,6 +455,30 @@ fn networks(far: &Far, mode: &'static str) {
     far.run(1, &["network", "rm", "apart"]).ok();
     assert!(text.starts_with('E'), "another network's member hears {text}");
     assert!(!server.log().contains("called"), "{}", server.log());
+}
+
+/// A program that connects right after another one has bound its port does not come too early.
+pub(crate) fn early(far: &Far) {
+    const TIMES: &str = "3000";
+    let _turn = far.turn();
+    let bind = far.meet();
+    for pipe in ["a", "b"] {
+        let path = far.meetings.join(pipe).display().to_string();
+        far.people[0].other("mkfifo", &[path]).ok();
+    }
+    let options = ["--rm", "-v", &bind, "-e", "MEETINGS=/meetings"];
+    let role = |host: usize, words: &[&str]| {
+        let options = [&options[..], &["--ip", FIRST[host]]].concat();
+        run_with(&mut far.container(host, "I1", &options, words), Input::Null, crate::LIMIT)
+    };
+    let (server, caller) = thread::scope(|scope| {
+        let server = scope.spawn(|| role(0, &["/bin/race", "serve", TIMES]));
+        let caller = role(1, &["/bin/race", "call", TIMES, FIRST[0]]);
+        (server.join().expect("a run"), caller)
+    });
+    for done in [server, caller] {
+        assert_eq!(done.ok().out(), format!("good {TIMES} of {TIMES}\n"));
+    }
 }
 
 /// A cut link is told, and nothing of it stays when it is mended.

@@ -212,6 +212,10 @@ fn add_hosts<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
             Ok(())
         });
     }
+    suite.case("I1::far_early".to_owned(), move || {
+        hosts::early(stage.far()?);
+        Ok(())
+    });
     suite.case("I1::far_sentinel".to_owned(), move || {
         stage.far()?.sentinel("I1", pair(), stage.oracle()?);
         Ok(())

@@ -59,10 +59,11 @@ pub(crate) const PROGRAMS: &[Program] = &[
 pub(crate) const PYTHON: Program = Program { name: "python", is_pair: true, least: 60, ..ANY };
 
 /// What only [`crate::strangers`], [`crate::packets`] and [`crate::hosts`] run.
-const TOOLS: [Program; 3] = [
+const TOOLS: [Program; 4] = [
     Program { name: "tool", ..ANY },
     Program { name: "lan", ..ANY },
     Program { name: "hammer", ..ANY },
+    Program { name: "race", ..ANY },
 ];
 
 /// The directory of the sources.
