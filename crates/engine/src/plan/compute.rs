@@ -349,8 +349,12 @@ fn environment(
     if tty {
         set("TERM=xterm", false);
     }
-    for (name, value) in peers::variables(network, request.facts) {
-        set(&format!("{name}={value}"), false);
+    let given = || request.config.env.iter().chain(&request.overrides.env);
+    let networks = request.config.network.networks.len();
+    for (name, value) in peers::variables(network, request.facts, networks) {
+        if !given().any(|text| peers::excludes(text, name)) {
+            set(&format!("{name}={value}"), false);
+        }
     }
     all
 }

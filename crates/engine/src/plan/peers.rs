@@ -1,7 +1,7 @@
 //! The variables by which libraries of parallel programs reach the other members of a container's
-//! networks, where these are made of translated addresses.
+//! networks.
 //!
-//! Most need none, because they see the container's addresses alone
+//! Where addresses are translated, most need none, because they see the container's addresses alone
 //! (`view::sockets::interfaces`): Open MPI, Hydra and PRRTE choose by subnet, NCCL takes the first
 //! interface that is not `lo`, Gloo asks for the host's name. UCX, below MPICH and others, takes
 //! two members of one host for processes that share everything:
@@ -13,16 +13,29 @@
 //!   networks. It would also forbid adapters of InfiniBand and the like, so a host that has any
 //!   gets it not.
 //!
-//! Open MPI's own lists of interfaces (`OMPI_MCA_btl_tcp_if_include`) are not set: they exclude
-//! those that an image or user forbids (`..._if_exclude`), and Open MPI refuses both at once.
+//! Open MPI's own lists of interfaces (`OMPI_MCA_btl_tcp_if_include`) are not set there: they
+//! exclude those that an image or user forbids (`..._if_exclude`), and Open MPI refuses both at
+//! once.
+//!
+//! In networks of packets with a way out, all members have a device `out0` with addresses that the
+//! helper gives to each, the same for many. Open MPI spreads large messages over all interfaces and
+//! then waits for itself, so there the lists name the networks' devices; likewise for UCX. They are
+//! left out where the environment has a list of the other kind.
 
 use super::Network;
 use crate::facts::Facts;
 
-/// Names and values for a container; the user's, the image's and the job's own come before them.
-pub fn variables(network: &Network, facts: &Facts) -> Vec<(&'static str, String)> {
-    if !matches!(network, Network::Names(_)) {
-        return Vec::new();
+/// Names and values for a container in so many networks with names; the user's, the image's and the
+/// job's own come before them.
+pub fn variables(network: &Network, facts: &Facts, networks: usize) -> Vec<(&'static str, String)> {
+    match network {
+        Network::Names(_) => {}
+        // A plan of `exec` has no way out of its own.
+        Network::Packets(_) if !facts.internal_networks && facts.no_way_out().is_none() => {
+            let devices: Vec<String> = (0..networks).map(|number| format!("eth{number}")).collect();
+            return DEVICES.map(|name| (name, devices.join(","))).to_vec();
+        }
+        _ => return Vec::new(),
     }
     // Without networks there are no others.
     let Some(ways) = &facts.ways else { return Vec::new() };
@@ -33,15 +46,26 @@ pub fn variables(network: &Network, facts: &Facts) -> Vec<(&'static str, String)
     all
 }
 
+/// Those that take a list of devices.
+const DEVICES: [&str; 3] =
+    ["OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "UCX_NET_DEVICES"];
+
+/// Whether a variable that is set (`NAME=VALUE`) excludes one of those.
+pub(super) fn excludes(set: &str, name: &str) -> bool {
+    let family = name.strip_suffix("_if_include");
+    family.is_some_and(|family| set.starts_with(&format!("{family}_if_exclude=")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::facts::Ways;
+    use crate::plan::{Device, Packets};
 
     fn of(network: &Network, interface: Option<&str>, has_rdma: bool) -> Vec<String> {
         let ways = interface.map(|interface| Ways { interface: interface.to_owned(), has_rdma });
         let facts = Facts { ways, ..Facts::default() };
-        let all = variables(network, &facts);
+        let all = variables(network, &facts, 2);
         all.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
     }
 
@@ -51,6 +75,22 @@ mod tests {
         assert_eq!(of(&names, Some("eth0"), false), [link, "UCX_NET_DEVICES=eth0"]);
         assert_eq!(of(&names, Some("eth0"), true), [link]);
         assert_eq!(of(&names, Some("lo"), false), [link]);
+    }
+
+    #[test]
+    fn devices_of_packets_are_named_where_there_is_another_one() {
+        let packets = Packets { device: Device::Tap, outside: None, place: None };
+        let network = Network::Packets(Box::new(packets));
+        let with_pasta = Facts { pasta: Some("/usr/bin/pasta".into()), ..Facts::default() };
+        let all = variables(&network, &with_pasta, 2);
+        assert_eq!(all.len(), DEVICES.len());
+        assert!(all.iter().all(|(_, value)| value == "eth0,eth1"), "{all:?}");
+        let internal = Facts { internal_networks: true, ..with_pasta };
+        assert_eq!(variables(&network, &internal, 2), []);
+        assert_eq!(variables(&network, &Facts::default(), 2), []);
+        assert!(excludes("OMPI_MCA_btl_tcp_if_exclude=lo", DEVICES[0]));
+        assert!(!excludes("OMPI_MCA_btl_tcp_if_exclude=lo", DEVICES[1]));
+        assert!(!excludes("OMPI_MCA_btl_tcp_if_include=lo", DEVICES[0]));
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub fn explained(
             _ => "host".to_owned(),
         },
     };
-    let facts = engine::facts::Facts::of(session.host(), &session.probing(), config);
+    let facts = super::facts(session, config);
     let hostname = if is_named && config.hostname.as_deref().is_none_or(str::is_empty) {
         let title = record::title(container);
         Some(hosts::name(&title, container.id()).to_owned())
@@ -84,7 +84,9 @@ pub fn explained(
         hostname,
         published: network.published().to_vec(),
         name_server: asks.then_some(agent::NAME_SERVER),
-        variables: plan::variables(&planned.network, &facts).into_iter().collect(),
+        variables: plan::variables(&planned.network, &facts, network.networks.len())
+            .into_iter()
+            .collect(),
     })
 }
 
