@@ -31,6 +31,10 @@ use linux_raw_sys::general::{AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_RDONLY, statx};
 pub const NAMES: u64 = 0x7000_0000;
 /// Positions from here on count names of the upper directory, for an open directory of the image.
 const UPPER_NAMES: u64 = 0x7800_0000;
+/// All of those.
+const POSITIONS: core::ops::Range<u64> = NAMES..0x8000_0000;
+/// How often the path of a directory that is being renamed is looked up.
+const TRIES: u32 = 100;
 const SEEK_SET: u32 = 0;
 const SEEK_CUR: u32 = 1;
 
@@ -68,11 +72,23 @@ pub(super) fn list<N: Backend>(
         return Ok(None);
     }
     let CallContext { backend, buffers, .. } = context;
-    backend.path_of(Dir::Guest(fd), &mut buffers.host)?;
-    if image.in_upper(buffers.host.as_bytes()).is_none() {
-        return Ok(None);
-    }
-    let Some(base) = backend.base_of(buffers.host.as_c_str()) else { return Ok(None) };
+    let mut tries = 0;
+    let base = loop {
+        backend.path_of(Dir::Guest(fd), &mut buffers.host)?;
+        if image.in_upper(buffers.host.as_bytes()).is_none() {
+            return Ok(None);
+        }
+        if let Some(base) = backend.base_of(buffers.host.as_c_str()) {
+            break base;
+        }
+        // While it is renamed, its path may lead to nobody, or to another directory. Once a listing
+        // has begun here, the kernel cannot go on with it.
+        let at = backend.seek(Dir::Guest(fd), 0, SEEK_CUR)?;
+        tries += 1;
+        if !POSITIONS.contains(&at) || tries == TRIES {
+            return Ok(None);
+        }
+    };
     let layout = layout_of(arguments);
     let (buffer, size) = (arguments.word(1), arguments.int(2) as usize);
     let is_images = record.is_some();
