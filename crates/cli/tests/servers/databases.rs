@@ -60,9 +60,9 @@ fn redis(w: &World) -> Outcome {
     lab.serve("replica", &format!("{serve} --replicaof master 6379"));
     let done = lab.run(
         "client",
-        "replicated() { test $(redis-cli -h master wait 1 1000) = 1; }
-        wait_for redis-cli -h master set key value; wait_for replicated
-        redis-cli -h replica get key; redis-cli -h master set key other; wait_for replicated; redis-cli -h replica get key
+        "replicated() { test \"$(redis-cli -h replica get key)\" = \"$1\"; }
+        wait_for redis-cli -h master set key value; wait_for replicated value; redis-cli -h replica get key
+        redis-cli -h master set key other; wait_for replicated other; redis-cli -h replica get key
         redis-cli -h master info replication | tr -d '\\r' | sed -n 's/^slave0:ip=\\([0-9.]*\\),.*state=\\([a-z]*\\),.*/\\1 \\2/p'
         redis-cli -h master client info | tr ' ' '\\n' | sed -n 's/^addr=\\(.*\\):.*/\\1/p'
         redis-benchmark -h master -t set,get -n 2000 -c 20 -q | tr '\\r' '\\n' | grep -c 'requests per second'
