@@ -332,12 +332,16 @@ pub(crate) fn faults(scratch: &Scratch, person: &Person, bin: &Path) -> Outcome 
         }
         calls.into_iter().map(|call| call.join().expect("a caller")).collect()
     });
+    let mut went_well = 0;
     for (host, to, done) in &ends {
         let text = done.ok().out();
         let good = text.lines().find_map(|line| line.strip_prefix("good ")).expect("a count");
         println!("faults: host {} to {}: {}", host + 1, to + 1, text.replace('\n', ", "));
-        assert!(good.parse::<u64>().expect("a number") > seconds / 20, "{text}");
+        if host != to {
+            went_well += good.parse::<u64>().expect("a number");
+        }
     }
+    assert!(went_well > seconds / 4, "only {went_well} calls to other hosts went well");
     let settled = || far.agents().iter().zip(&before).all(|(now, was)| *now <= was + 4);
     assert!(until(SOON, || settled().then_some(())).is_some(), "{before:?}, {:?}", far.agents());
     drop(servers);
@@ -459,7 +463,7 @@ fn networks(far: &Far, mode: &'static str) {
 
 /// A program that connects right after another one has bound its port does not come too early.
 pub(crate) fn early(far: &Far) {
-    const TIMES: &str = "3000";
+    const TIMES: &str = "1000";
     let _turn = far.turn();
     let bind = far.meet();
     for pipe in ["a", "b"] {
