@@ -393,7 +393,9 @@ fn names(far: &Far, mode: &'static str) {
     (0..3).for_each(caller);
     drop((server, other));
     let text = far.once(2, mode, &["/bin/tool", "call", "100.80.0.2", "80"]).ok().out();
-    assert_eq!(text, "EHOSTUNREACH\n", "its container has ended");
+    // By packets a host may not have heard of it yet.
+    let late = if mode == "N1" { "EINPROGRESS\n" } else { "EHOSTUNREACH\n" };
+    assert!([late, "EHOSTUNREACH\n"].contains(&&*text), "its container has ended: {text}");
 }
 
 /// A port that a member of another host has left may be a stranger's at once.
