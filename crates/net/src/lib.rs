@@ -24,7 +24,7 @@
 //! | [`subnet`], [`ipam`] | ranges of addresses, and choosing from them: pure functions |
 //! | [`networks`], [`removal`] | making, listing, finding and removing networks |
 //! | [`members`] | joining and leaving |
-//! | [`cluster`], [`joining`], [`slices`] | networks of several hosts: places, lists of hosts, parts of the subnet |
+//! | [`cluster`], [`joining`], [`slices`] | several hosts: places, lists, parts of the subnet |
 //! | [`peers`] | links to other hosts |
 //! | [`remote`] | what is known of other hosts |
 //! | [`agent`] | the process that answers for names, and about other hosts |

@@ -11,8 +11,8 @@
 //! | `/24` | 16 | 16 |
 //! | `/25` to `/28` | 16 to 2 | 8 |
 //!
-//! The first address of the subnet and its last one are nobody's, and that of the gateway, which
-//! lies in slice 0, is no container's.
+//! No container gets the first address of the subnet, its last one, or that of the gateway, which
+//! lies in slice 0.
 
 use std::net::Ipv4Addr;
 

@@ -29,8 +29,8 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// | 11,010,936 | networks of packets: a switch, devices, and who keeps them |
 /// | 11,063,752 | interfaces of networks with names, in the view twice, their variables and
 /// explanation, trials for `doctor` |
-/// | 11,375,736 | networks of several hosts: links by TLS (the server's half of `rustls`), lists, keys,
-/// commands, answers to other hosts |
+/// | 11,375,736 | networks of several hosts: links by TLS (the server's half of `rustls`), lists,
+/// keys, commands, answers to other hosts |
 const LARGEST: u64 = 11_400_000;
 
 /// The words for cargo.

@@ -164,7 +164,7 @@ struct Seen {
     /// Of the files with members, list and place.
     stamps: [Stamp; 3],
     checked: Option<Instant>,
-    /// Somebody is in it who has not started yet.
+    /// A member of it has not started yet.
     starting: bool,
     written: Option<Known>,
 }

@@ -122,7 +122,7 @@ fn a_container_is_known_by_its_descriptors() {
     let store = Store::open(directory.path(), options).unwrap();
     let path = socket(&store);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    // What another agent has left is in nobody's way.
+    // What another agent has left does not prevent it.
     std::fs::write(&path, "").unwrap();
     let links = Links::listen(&store, &Switch::start().unwrap()).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());

@@ -70,7 +70,7 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// Why a text is no key.
+/// Why a text is not a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is not ed25519: and 44 characters of base64")]
 pub struct NoKey;
@@ -136,7 +136,7 @@ impl Key {
     /// Reads one from a file; `None` if there is none.
     ///
     /// # Errors
-    /// Where it cannot be read, is no key, or others may read it.
+    /// Where it cannot be read, is not a key, or others may read it.
     pub fn read(path: &Path) -> io::Result<Option<Self>> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

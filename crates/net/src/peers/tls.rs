@@ -103,7 +103,7 @@ pub(super) fn explain(error: &io::Error) -> String {
     }
 }
 
-/// Lets in who has one of the keys.
+/// Accepts a peer whose key is one of those.
 #[derive(Debug)]
 struct Check {
     provider: Arc<CryptoProvider>,

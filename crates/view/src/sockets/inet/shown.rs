@@ -18,7 +18,7 @@ pub(in crate::sockets) enum Role {
     Other,
     /// That of who has connected or sent.
     Sender,
-    /// That of who has connected, and this is the descriptor of the connection.
+    /// That of the peer that has connected; this is the descriptor of the connection.
     Accepted(u64),
 }
 
