@@ -262,7 +262,7 @@ fn lists_that_are_refused() {
     status 1
     ");
     insta::assert_snapshot!(refused("epoch = \"x\"\n"), @r"
-    error: hosts.toml:1: epoch is no number from 1 on
+    error: hosts.toml:1: epoch is not a number from 1 on
       hint: count the lists: epoch = 2
     status 1
     ");
@@ -280,7 +280,7 @@ fn lists_that_are_refused() {
         both.lines().map(|line| if line.starts_with("name") { "name = \"a b\"" } else { line });
     let named: Vec<&str> = named.collect();
     insta::assert_snapshot!(refused(&named.join("\n")), @r#"
-    error: hosts.toml:1: name "a b" is no name of a host
+    error: hosts.toml:1: name "a b" is not a host name
       hint: use letters, digits, '-', '_' and '.'
     status 1
     "#);

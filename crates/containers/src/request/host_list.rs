@@ -68,7 +68,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Read> {
             ("epoch", value) => {
                 epoch = integer(value).filter(|epoch| *epoch >= 1).ok_or_else(|| {
                     reader
-                        .error(name.span().start, "epoch is no number from 1 on")
+                        .error(name.span().start, "epoch is not a number from 1 on")
                         .with_hint("count the lists: epoch = 2")
                 })?;
             }
@@ -106,7 +106,7 @@ impl Reader<'_> {
     }
 
     fn no_entry(&self, at: usize) -> Error {
-        self.error(at, "member is no table").with_hint("write [[member]] before each entry")
+        self.error(at, "member is not a table").with_hint("write [[member]] before each entry")
     }
 
     fn unknown(&self, at: usize, key: &str, known: &[&str]) -> Error {
@@ -134,7 +134,8 @@ impl Reader<'_> {
         let port = || {
             let (at, value) = needed("port")?;
             integer(value).and_then(|port| u16::try_from(port).ok()).ok_or_else(|| {
-                self.error(at, "port is no number from 1 to 65535").with_hint("write port = 7370")
+                self.error(at, "port is not a number from 1 to 65535")
+                    .with_hint("write port = 7370")
             })
         };
         let revoked = match found("revoked") {
@@ -224,19 +225,23 @@ mod tests {
         let good = entry("a", 7);
         for (text, part, hint) in [
             (String::new(), "hosts.toml: it names no host", "network invite"),
-            ("member = 3\n".into(), "hosts.toml:1: member is no table", "[[member]]"),
-            ("member = [3]\n".into(), "hosts.toml:1: member is no table", "[[member]]"),
+            ("member = 3\n".into(), "hosts.toml:1: member is not a table", "[[member]]"),
+            ("member = [3]\n".into(), "hosts.toml:1: member is not a table", "[[member]]"),
             ("x =\n".into(), "hosts.toml:1: ", "network invite"),
             (format!("{good}adress = 1\n"), "hosts.toml:7: there is no key 'adress'", "'address'"),
             (format!("epoc = 1\n{good}"), "hosts.toml:1: there is no key 'epoc'", "'epoch'"),
-            (format!("epoch = 0\n{good}"), "hosts.toml:1: epoch is no number", "count"),
+            (format!("epoch = 0\n{good}"), "hosts.toml:1: epoch is not a number", "count"),
             (good.replace(KEY, "ed25519:AAAA"), "hosts.toml:5: key '...': it is not", "in"),
             (good.replace("port = 7370\n", ""), "hosts.toml:1: this member has no 'port'", "inv"),
-            (good.replace("7370", "70000"), "hosts.toml:4: port is no number", "7370"),
+            (good.replace("7370", "70000"), "hosts.toml:4: port is not a number", "7370"),
             (good.replace("10.0.0.7", "fd00::1"), "hosts.toml:3: address 'fd00::1': inv", "IPv4"),
             (good.replace("80.0.0/24", "80.0.1/16"), "hosts.toml:6: subnet '100.80.0.1/16'", "AD"),
             (good.replace("\"a\"", "3"), "hosts.toml:2: name is no text", "quotes"),
-            (good.replace("\"a\"", "\"a b\""), "hosts.toml:1: name \"a b\" is no name", "letters"),
+            (
+                good.replace("\"a\"", "\"a b\""),
+                "hosts.toml:1: name \"a b\" is not a host name",
+                "letters",
+            ),
             (format!("{good}\n{good}"), "hosts.toml:8: a and a have the same key", "once"),
             (format!("{good}revoked = 1\n"), "hosts.toml:7: revoked is neither", "true"),
         ] {

@@ -166,7 +166,7 @@ impl Host {
         let Self { name, address, subnet, .. } = self;
         if !names::is_name(name) || name.len() > 253 {
             let hint = "use letters, digits, '-', '_' and '.'";
-            return Err((format!("name {name:?} is no name of a host"), hint));
+            return Err((format!("name {name:?} is not a host name"), hint));
         }
         if address.is_unspecified() || address.is_multicast() || address.is_broadcast() {
             return Err((format!("address {address} is no host's"), "write the host's address"));
@@ -249,8 +249,8 @@ mod tests {
             (&|list| list.hosts[2].key = list.hosts[0].key, Some(2), "host1 and host3 have the sa"),
             (&|list| list.hosts[1].address = list.hosts[0].address, Some(1), "10.0.0.1:7370"),
             (&|list| list.hosts[1].subnet = "10.9.0.0/24".parse().unwrap(), Some(1), "differs"),
-            (&|list| list.hosts[1].name = "a b".into(), Some(1), "\"a b\" is no name"),
-            (&|list| list.hosts[0].name.clear(), Some(0), "\"\" is no name"),
+            (&|list| list.hosts[1].name = "a b".into(), Some(1), "\"a b\" is not a host name"),
+            (&|list| list.hosts[0].name.clear(), Some(0), "\"\" is not a host name"),
             (&|list| list.hosts[0].port = 0, Some(0), "port 0"),
             (&|list| list.hosts[0].address = [0, 0, 0, 0].into(), Some(0), "0.0.0.0 is no host's"),
             (&|list| list.hosts[0].address = [100, 80, 0, 9].into(), Some(0), "own subnet"),
