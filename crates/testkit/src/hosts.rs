@@ -19,6 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::command::{Input, run_with, until};
+use crate::machine::inside;
 use crate::skip::{Skip, need_program};
 
 /// Time limit of a change to a link.
@@ -232,20 +233,7 @@ impl Hosts {
     /// The same command on a host.
     #[must_use]
     pub fn command(&self, host: usize, command: &Command) -> Command {
-        let first = self.firsts[host].process.id();
-        let mut there = Command::new("nsenter");
-        let name = |kind: &str| format!("--{kind}=/proc/{first}/ns/{kind}");
-        there
-            .args(["net", "uts", "ipc"].map(name))
-            .arg(format!("--mount=/proc/{first}/ns/mnt"))
-            .arg(format!("--pid=/proc/{first}/ns/pid_for_children"))
-            .arg("--")
-            .arg(command.get_program())
-            .args(command.get_args())
-            .env_clear()
-            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
-            .current_dir("/");
-        there
+        inside(self.firsts[host].process.id(), &["net", "uts", "ipc", "mount"], command)
     }
 
     /// Changes a host's link, with the words of ip-link(8) or tc(8) (`qdisc`...) after the device.

@@ -18,6 +18,23 @@ use crate::command::until;
 use crate::scratch::Scratch;
 use crate::skip::{Skip, need_program};
 
+/// The same command in the namespaces of these kinds of a process, as `unshare` is that has made
+/// them, and in the process ids of its children.
+pub(crate) fn inside(first: u32, kinds: &[&str], command: &Command) -> Command {
+    let mut there = Command::new("nsenter");
+    there.arg(format!("--target={first}"));
+    there.args(kinds.iter().map(|kind| format!("--{kind}")));
+    there
+        .arg(format!("--pid=/proc/{first}/ns/pid_for_children"))
+        .arg("--")
+        .arg(command.get_program())
+        .args(command.get_args())
+        .env_clear()
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .current_dir("/");
+    there
+}
+
 /// Names and ids of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity<'a> {
@@ -96,18 +113,7 @@ impl Machine {
     /// The same command on that machine.
     #[must_use]
     pub fn command(&self, command: &Command) -> Command {
-        let first = self.first.id();
-        let mut there = Command::new("nsenter");
-        there
-            .args([format!("--target={first}"), "--mount".into(), "--uts".into()])
-            .arg(format!("--pid=/proc/{first}/ns/pid_for_children"))
-            .arg("--")
-            .arg(command.get_program())
-            .args(command.get_args())
-            .env_clear()
-            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
-            .current_dir("/");
-        there
+        inside(self.first.id(), &["mount", "uts"], command)
     }
 
     /// Changes its host name.
