@@ -133,8 +133,45 @@ impl<'p, P: Process> Overlay<'p, P> {
         if !self.may_be_layered(dir)? {
             return call(None);
         }
+        self.by_directory(dir, bytes, call)
+    }
+
+    /// Makes a call with the paths of two files below the root of the tree; `None` if they do not
+    /// both lead there, or both lead to directories that are the container's alone.
+    fn both_in_tree(
+        &self,
+        from: (Dir, &CStr),
+        to: (Dir, &CStr),
+        call: &mut dyn FnMut(Option<(&[u8], &[u8])>) -> Result<()>,
+    ) -> Result<()> {
+        self.in_tree(from.0, from.1, &mut |old| {
+            self.in_tree(to.0, to.1, &mut |new| match (old, new) {
+                (Some(old), Some(new)) => call(Some((old, new))),
+                (None, None) => call(None),
+                // If the other one is in the tree, it has a name there, though the kernel finds it
+                // without.
+                (Some(old), None) => self.in_any(to, &mut |new| call(new.map(|new| (old, new)))),
+                (None, Some(new)) => self.in_any(from, &mut |old| call(old.map(|old| (old, new)))),
+            })
+        })
+    }
+
+    /// The path below the root of the tree that a call names, also in a directory that is the
+    /// container's alone.
+    fn in_any(&self, (dir, path): (Dir, &CStr), call: NamedCall<'_>) -> Result<()> {
+        match path.to_bytes() {
+            [] | [b'/', ..] => call(None),
+            _ if dir == Dir::Root => call(None),
+            bytes => self.by_directory(dir, bytes, call),
+        }
+    }
+
+    /// The path below the root of the tree that a relative path names, by the name of its
+    /// directory.
+    #[inline(never)]
+    fn by_directory(&self, dir: Dir, path: &[u8], call: NamedCall<'_>) -> Result<()> {
         let mut text = Text::EMPTY;
-        match self.directory_of(dir, bytes, &mut text) {
+        match self.directory_of(dir, path, &mut text) {
             Ok(()) => call(self.image().in_upper(text.as_bytes())),
             // It has no name, has lost it, or is too deep for one. Nothing is made in the image.
             Err(Errno::ENAMETOOLONG | Errno::EACCES | Errno::EPERM | Errno::ENOENT)

@@ -197,6 +197,15 @@ impl<P: Process> Overlay<'_, P> {
                     return self.rename_upper(from, to, EXCHANGE);
                 }
                 (Ok(_), Some(Located::Upper { base })) if self.whiteouts(to, base)? > 0 => {
+                    if old.child.is_some() {
+                        // Whether the file system can make a whiteout is known before anything is
+                        // lost: the target, which is not empty, stays in either case.
+                        match self.rename_upper(from, to, WHITEOUT) {
+                            Err(Errno::EINVAL) => return Err(Errno::EXDEV),
+                            Err(Errno::ENOTEMPTY | Errno::EEXIST) => {}
+                            result => return result,
+                        }
+                    }
                     self.replace_by_empty(to)?;
                 }
                 (Ok(_) | Err(Errno::ENOENT), _) => {}
@@ -227,27 +236,27 @@ pub(crate) fn rename<P: Process>(
     flags: u32,
     mut call: impl FnMut((Dir, &CStr), (Dir, &CStr)) -> Result<()>,
 ) -> Result<()> {
-    overlay.in_tree(from.0, from.1, &mut |old| {
-        overlay.in_tree(to.0, to.1, &mut |new| {
-            let (Some(old), Some(new)) = (old, new) else { return call(from, to) };
-            // Guests make no whiteouts.
-            if flags & !(NO_REPLACE | EXCHANGE) != 0 || flags == NO_REPLACE | EXCHANGE {
-                return Err(Errno::EINVAL);
-            }
-            let ((old, old_end), (new, new_end)) = (split_end(old), split_end(new));
-            if overlay.image().is_own(old) && overlay.image().is_own(new) {
-                return call(from, to);
-            }
-            if old_end.contains(&b'.') || old.is_empty() {
-                return Err(Errno::EBUSY);
-            }
-            if new_end.contains(&b'.') || new.is_empty() {
-                let replaces = flags & NO_REPLACE == 0;
-                return Err(if replaces { Errno::EBUSY } else { Errno::EEXIST });
-            }
-            let part = |path, end: &[u8]| Part { path, slash: !end.is_empty() };
-            overlay.rename(part(old, old_end), part(new, new_end), flags)
-        })
+    overlay.both_in_tree(from, to, &mut |named| {
+        let Some((old, new)) = named else { return call(from, to) };
+        // Guests make no whiteouts.
+        if flags & !(NO_REPLACE | EXCHANGE) != 0 || flags == NO_REPLACE | EXCHANGE {
+            return Err(Errno::EINVAL);
+        }
+        let whole = (old, new);
+        let ((old, old_end), (new, new_end)) = (split_end(old), split_end(new));
+        if overlay.image().is_own(old) && overlay.image().is_own(new) {
+            // A descriptor may have the image's directory.
+            return overlay.rename_upper(whole.0, whole.1, flags);
+        }
+        if old_end.contains(&b'.') || old.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        if new_end.contains(&b'.') || new.is_empty() {
+            let replaces = flags & NO_REPLACE == 0;
+            return Err(if replaces { Errno::EBUSY } else { Errno::EEXIST });
+        }
+        let part = |path, end: &[u8]| Part { path, slash: !end.is_empty() };
+        overlay.rename(part(old, old_end), part(new, new_end), flags)
     })
 }
 

@@ -95,6 +95,27 @@ fn a_deleted_directory_is_not_taken_for_one_of_that_name() {
 }
 
 #[test]
+fn names_move_between_directories_that_are_open_and_others() {
+    for has_rename_whiteout in [true, false] {
+        let compare = |operations: &[Operation]| compare(operations, has_rename_whiteout);
+        // One directory is the container's alone, the other name is the image's.
+        let own = [MakeDirectory(s("b")), Hold(s("b"))];
+        for name in ["d", "e", "a/b", "f", "l", "n"] {
+            compare(&[&own[..], &[Rename(s(name), s("@x"), 0), Name]].concat());
+            let back = [MakeDirectory(s("@y")), Rename(s("@y"), s(name), 0), Look(s("e"))];
+            compare(&[&own[..], &back].concat());
+        }
+        // The descriptor has the image's directory, and the names are the container's.
+        for make in [MakeFile, MakeDirectory] {
+            compare(&[Hold(s("a/b/c")), make(s("@y")), Rename(s("@y"), s("b"), 0), Read(s("b"))]);
+        }
+        // What could not be moved has replaced nothing.
+        let gone = [Hold(s("a/b/c")), Unlink(s("@x")), Rename(s("d"), s("a/b/c"), 0), Name];
+        compare(&gone);
+    }
+}
+
+#[test]
 fn a_directory_that_is_open_is_changed_at_its_name() {
     let container = Container::layered();
     let open = |path| container.files.open(Dir::Root, path, O_PATH | O_DIRECTORY, 0, 0).unwrap();

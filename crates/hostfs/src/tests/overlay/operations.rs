@@ -243,7 +243,15 @@ impl Container {
             return Err(Errno::EROFS);
         }
         match operation {
-            SetMode(name, mode) => files.chmod(root, &path(name), *mode),
+            SetMode(name, mode) => {
+                // As the view, which leaves the mark of what the image has.
+                let is_layered = self.files.process.layers.is_some();
+                let is_images = number.map_or(is_layered, |number| {
+                    self.machine().inode(number).attributes.contains_key("user.coracle.origin")
+                });
+                let mark = if is_images { 0o1000 } else { 0 };
+                files.chmod(root, &path(name), mode | mark)
+            }
             SetGroup(name, group) => {
                 files.chown(root, &path(name), u32::MAX, *group, AT_SYMLINK_NOFOLLOW)
             }
