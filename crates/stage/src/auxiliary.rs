@@ -6,7 +6,7 @@ use linux_raw_sys::auxvec as at;
 use linux_raw_sys::prctl::prctl_mm_map;
 
 use crate::load::Image;
-use crate::system::{self, Failed};
+use crate::system::{self, Failed, Place};
 
 /// End of the stack if addresses are not randomised.
 const STACK_END: u64 = 0x7fff_ffff_f000;
@@ -87,12 +87,40 @@ impl Stack {
         }
     }
 
-    /// Returns true if programs may read the base of fs by an instruction (`HWCAP2_FSGSBASE`).
-    pub(crate) fn has_fsgsbase(&self) -> bool {
+    /// The value of a kind in the auxiliary vector.
+    fn value(&self, kind: u32) -> Option<u64> {
         // SAFETY: `new` has counted `pairs` pairs from `vector` on, and nothing writes to them
         // meanwhile.
         let vector = unsafe { core::slice::from_raw_parts(self.vector, self.pairs) };
-        vector.iter().any(|[kind, value]| *kind == u64::from(at::AT_HWCAP2) && value & 2 != 0)
+        vector.iter().find(|[here, _]| *here == u64::from(kind)).map(|[_, value]| *value)
+    }
+
+    /// Returns true if programs may read the base of fs by an instruction (`HWCAP2_FSGSBASE`).
+    pub(crate) fn has_fsgsbase(&self) -> bool {
+        self.value(at::AT_HWCAP2).is_some_and(|value| value & 2 != 0)
+    }
+
+    /// Puts a page behind the kernel's library (`[vdso]`) if it lies below the stack.
+    ///
+    /// New kernels map it as any library, and the guest's libraries come below it, so the stack is
+    /// the next line of `/proc/self/maps`. Programs were written for kernels that have it above:
+    /// PMIx (in Open MPI 5) passes over the line that follows such a name, misses the stack, and
+    /// takes what is beyond for free memory.
+    pub(crate) fn part_from_vdso(&self) {
+        let Some(start) = self.value(at::AT_SYSINFO_EHDR) else { return };
+        if start > self.pointer as u64 {
+            return;
+        }
+        let field = |at: u64| {
+            // SAFETY: the kernel has mapped an ELF file there (elf(5)), at least a page, and the
+            // fields of its header lie at multiples of their size.
+            unsafe { *((start + at) as *const u16) }
+        };
+        // SAFETY: as above.
+        let sections = unsafe { *((start + 40) as *const u64) };
+        let end = start + sections + u64::from(field(58)) * u64::from(field(60));
+        // If it is longer, nothing happens.
+        let _ = system::map(Place::Free(end.next_multiple_of(PAGE)), PAGE, 0, None);
     }
 
     /// End of the stack's last page: behind the loader's name there are only a null word and the

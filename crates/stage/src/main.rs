@@ -122,6 +122,7 @@ fn finish(
         stack.make_executable()?;
     }
     let heap = program.heap(interpreter.is_some(), random)?;
+    stack.part_from_vdso();
     stack.describe(boot, program, interpreter);
     system::set_name(&boot.comm);
     if !(tells && stack.tell_kernel(program, heap)) {

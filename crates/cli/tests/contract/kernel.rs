@@ -13,6 +13,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("users_are_kept_apart", users_are_kept_apart),
     ("strict_mode", strict_mode),
     ("flags_of_files", flags_of_files),
+    ("stack_is_found", stack_is_found),
 ];
 
 /// What `signals.c` prints on any Linux: a signal's end is negative.
@@ -106,6 +107,20 @@ fn flags_of_files(w: &World) -> Outcome {
     let image = if ["N1", "R1"].contains(&w.engine.as_str()) { 0 } else { 95 };
     let expected = format!("file 0, directory 0, image {image}, immutable 1 1 1, other's 1\n");
     prints(w, "flags", include_str!("flags.c"), &expected)
+}
+
+/// In `/proc/self/maps` the stack does not follow a mapping with a name in brackets: PMIx passes
+/// over the line behind one, and looks for free memory beyond the stack.
+fn stack_is_found(w: &World) -> Outcome {
+    if w.engine.starts_with(['N', 'R']) {
+        return Err(Skip("the kernel itself loads programs".to_owned()));
+    }
+    let maps = w.guest(&[], &["read", "/proc/self/maps"]).ok().out();
+    let lines: Vec<&str> = maps.lines().collect();
+    let stack = lines.iter().position(|line| line.ends_with("[stack]"));
+    let stack = stack.unwrap_or_else(|| panic!("{maps}"));
+    assert!(!lines[stack - 1].ends_with(']'), "{maps}");
+    Ok(())
 }
 
 /// Compiles a program and compares what it prints in the mode of the world (in F1 too, for F2).
