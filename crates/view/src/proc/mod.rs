@@ -8,7 +8,7 @@
 //!   target, or says that the kernel has to follow the link because the target (a pipe, a deleted
 //!   file, a namespace) has no name.
 //! - **Files.** `maps`, `smaps`, `numa_maps`, `net/unix`, `mounts`, `mountinfo`, `mountstats`,
-//!   `status` are copied and rewritten into a memory file when they are opened ([`open`]). The copy
+//!   `status`, and `net/if_inet6` of a container in networks with names are copied and rewritten into a memory file when they are opened ([`open`]). The copy
 //!   does not change afterwards: a process that keeps it open reads the state of that moment.
 //! - **Owners.** A process's directory belongs to its emulated user ([`owner`]), who decides with
 //!   the mode who may open a file there (`allows`). What shows memory, descriptors or directories
@@ -34,7 +34,7 @@ use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir, Host, HostFd};
 use crate::identity::files::NO_FACTS;
 use crate::identity::{Lists, Truth, Want, may};
-use crate::sockets::ids_of;
+use crate::sockets::{ids_of, interfaces};
 use crate::task::Task;
 use crate::text::Text;
 use crate::verdict::Verdict;
@@ -53,6 +53,8 @@ enum Made {
     Status,
     /// Accepts what is written to it, without any effect.
     LoginId,
+    /// The addresses of interfaces that a container in networks with names sees.
+    Addresses,
 }
 
 impl Made {
@@ -67,6 +69,7 @@ impl Made {
             b"mountstats" => Self::Mounts(mounts::Form::Stats),
             b"status" => Self::Status,
             b"loginuid" => Self::LoginId,
+            b"net/if_inet6" => Self::Addresses,
             _ => return None,
         })
     }
@@ -92,7 +95,12 @@ pub fn open<N: Backend>(
         }
     }
     let Some(made) = Made::of(&entry) else { return Ok(None) };
-    if context.world.namespaces && matches!(made, Made::Mounts(_) | Made::Sockets) {
+    let is_kernels = match made {
+        Made::Mounts(_) | Made::Sockets => context.world.namespaces,
+        Made::Addresses => context.world.network.is_none(),
+        _ => false,
+    };
+    if is_kernels {
         return Ok(None);
     }
     let writes = flags & raw::O_ACCMODE != raw::O_RDONLY;
@@ -176,7 +184,8 @@ fn copy<N: Backend>(
         Made::Sockets => maps::rewrite(context, source, into, maps::Column::Sockets),
         Made::Mounts(form) => mounts::write(context, source, into, form),
         Made::Status => status::rewrite(context, source, into, entry),
-        Made::LoginId => plain(context, source, into),
+        Made::LoginId => select(context, source, into, |_| true),
+        Made::Addresses => select(context, source, into, interfaces::is_shown),
     };
     if let Err(error) = written {
         context.backend.close(into);
@@ -185,12 +194,20 @@ fn copy<N: Backend>(
     Ok(into)
 }
 
-/// Copies the contents unchanged.
-fn plain<N: Backend>(context: &mut CallContext<'_, N>, source: HostFd, into: HostFd) -> Result<()> {
+/// Copies lines unchanged.
+fn select<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    source: HostFd,
+    into: HostFd,
+    is_wanted: fn(&[u8]) -> bool,
+) -> Result<()> {
     let mut lines = Lines::new(source);
     let mut output = Output::new(into);
     while let Some(line) = lines.next(context.backend, &mut context.buffers.input)? {
-        output.push(context.backend, &mut context.buffers.output, &context.buffers.input[line])?;
+        let line = &context.buffers.input[line];
+        if is_wanted(line) {
+            output.push(context.backend, &mut context.buffers.output, line)?;
+        }
     }
     output.flush(context.backend, &context.buffers.output)
 }

@@ -182,8 +182,20 @@ static void one(const char *interface) {
     close(stream);
 }
 
+/* What Java and Open MPI 5 read. */
+static void file(const char *path) {
+    TITLE("if_inet6");
+    FILE *file = fopen(path, "r");
+    char address[33], interface[IFNAMSIZ];
+    while (file && fscanf(file, "%32s %*x %*x %*x %*x %15s", address, interface) == 2)
+        if (strncmp(address, "fe", 2) != 0) line("%s: %s", which(interface), address);
+    if (file) fclose(file);
+}
+
 int main(void) {
     library();
+    file("/proc/net/if_inet6");
+    file("/proc/self/net/if_inet6");
     netlink("as musl", by_musl);
     netlink("recvfrom", by_recvfrom);
     netlink("recvfrom with room", by_wide_recvfrom);

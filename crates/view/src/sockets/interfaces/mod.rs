@@ -23,9 +23,12 @@
 //! interface for an address; only where nothing is left there is one, because musl takes an answer
 //! of no bytes for an error.
 //!
+//! A third way is `/proc/net/if_inet6` (Java, Open MPI 5), from which lines are left out
+//! ([`is_shown`]).
+//!
 //! What is received without an address (`recv`, `read`) is not caught, for the same reason; except
-//! that musl's way to ask, 8192 bytes with `MSG_DONTWAIT`, is. Routes, neighbours and `/proc/net`
-//! are the host's. Only containers with [`crate::World::network`] come here.
+//! that musl's way to ask, 8192 bytes with `MSG_DONTWAIT`, is. Routes, neighbours and what else
+//! is in `/proc/net` are the host's. Only containers with [`crate::World::network`] come here.
 
 mod messages;
 mod requests;
@@ -102,6 +105,12 @@ impl Place {
 /// The name of the interface at which containers of this host see their addresses, ended by NULs.
 pub fn shown_at(host: &mut impl Sockets) -> [u8; LABEL] {
     Place::find(host, &mut [0; 4096]).label
+}
+
+/// Returns true for a line of `/proc/net/if_inet6` that containers see: `::1` at `lo`. Columns are
+/// the address, the number of the interface and four others.
+pub(crate) fn is_shown(line: &[u8]) -> bool {
+    line.starts_with(b"00000000000000000000000000000001 01 ")
 }
 
 impl Interfaces {
