@@ -1,17 +1,16 @@
 //! The variables by which libraries of parallel programs reach the other members of a container's
 //! networks.
 //!
-//! Where addresses are translated, most need none, because they see the container's addresses alone
-//! (`view::sockets::interfaces`): Open MPI, Hydra and PRRTE choose by subnet, NCCL takes the first
-//! interface that is not `lo`, Gloo asks for the host's name. UCX, below MPICH and others, takes
-//! two members of one host for processes that share everything:
+//! UCX, below MPICH and others, takes two members of one host for processes that share everything.
+//! It opens the shared memory of another process through `/proc`, which shows no other container's,
+//! or forbids it; `UCX_POSIX_USE_PROC_LINK=n` has it opened by name in `/dev/shm`, which is the
+//! host's for all of them.
 //!
-//! - it opens the shared memory of another process through `/proc`, which shows no other
-//!   container's; `UCX_POSIX_USE_PROC_LINK=n` has it opened by name in `/dev/shm`, which is the
-//!   host's for all of them;
-//! - over TCP it prefers `lo`, and meets itself there; `UCX_NET_DEVICES` names the interface of the
-//!   networks. It would also forbid adapters of InfiniBand and the like, so a host that has any
-//!   gets it not.
+//! Where addresses are translated, most libraries need no more, because they see the container's
+//! addresses alone (`view::sockets::interfaces`): Open MPI, Hydra and PRRTE choose by subnet, NCCL
+//! takes the first interface that is not `lo`, Gloo asks for the host's name. But UCX prefers `lo`
+//! over TCP, and meets itself there; `UCX_NET_DEVICES` names the interface of the networks. It
+//! would also forbid adapters of InfiniBand and the like, so a host that has any gets it not.
 //!
 //! Open MPI's own lists of interfaces (`OMPI_MCA_btl_tcp_if_include`) are not set there: they
 //! exclude those that an image or user forbids (`..._if_exclude`), and Open MPI refuses both at
@@ -28,20 +27,23 @@ use crate::facts::Facts;
 /// Names and values for a container in so many networks with names; the user's, the image's and the
 /// job's own come before them.
 pub fn variables(network: &Network, facts: &Facts, networks: usize) -> Vec<(&'static str, String)> {
-    match network {
-        Network::Names(_) => {}
-        // A plan of `exec` has no way out of its own.
-        Network::Packets(_) if !facts.internal_networks && facts.no_way_out().is_none() => {
-            let devices: Vec<String> = (0..networks).map(|number| format!("eth{number}")).collect();
-            return DEVICES.map(|name| (name, devices.join(","))).to_vec();
-        }
-        _ => return Vec::new(),
-    }
-    // Without networks there are no others.
-    let Some(ways) = &facts.ways else { return Vec::new() };
     let mut all = vec![("UCX_POSIX_USE_PROC_LINK", "n".to_owned())];
-    if !ways.has_rdma && ways.interface != "lo" {
-        all.push(("UCX_NET_DEVICES", ways.interface.clone()));
+    match (network, &facts.ways) {
+        (Network::Names(_), Some(ways)) => {
+            if !ways.has_rdma && ways.interface != "lo" {
+                all.push(("UCX_NET_DEVICES", ways.interface.clone()));
+            }
+        }
+        (Network::Packets(_), _) => {
+            // A plan of `exec` has no way out of its own.
+            if !facts.internal_networks && facts.no_way_out().is_none() {
+                let devices = (0..networks).map(|number| format!("eth{number}"));
+                let devices = devices.collect::<Vec<_>>().join(",");
+                all.extend(DEVICES.map(|name| (name, devices.clone())));
+            }
+        }
+        // Without networks there are no others.
+        _ => return Vec::new(),
     }
     all
 }
@@ -83,11 +85,12 @@ mod tests {
         let network = Network::Packets(Box::new(packets));
         let with_pasta = Facts { pasta: Some("/usr/bin/pasta".into()), ..Facts::default() };
         let all = variables(&network, &with_pasta, 2);
-        assert_eq!(all.len(), DEVICES.len());
-        assert!(all.iter().all(|(_, value)| value == "eth0,eth1"), "{all:?}");
+        let link = ("UCX_POSIX_USE_PROC_LINK", "n".to_owned());
+        assert_eq!((&all[0], all.len()), (&link, 1 + DEVICES.len()));
+        assert!(all[1..].iter().all(|(_, value)| value == "eth0,eth1"), "{all:?}");
         let internal = Facts { internal_networks: true, ..with_pasta };
-        assert_eq!(variables(&network, &internal, 2), []);
-        assert_eq!(variables(&network, &Facts::default(), 2), []);
+        assert_eq!(variables(&network, &internal, 2), [link.clone()]);
+        assert_eq!(variables(&network, &Facts::default(), 2), [link]);
         assert!(excludes("OMPI_MCA_btl_tcp_if_exclude=lo", DEVICES[0]));
         assert!(!excludes("OMPI_MCA_btl_tcp_if_exclude=lo", DEVICES[1]));
         assert!(!excludes("OMPI_MCA_btl_tcp_if_include=lo", DEVICES[0]));
