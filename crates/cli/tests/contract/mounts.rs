@@ -327,14 +327,16 @@ fn read_only_root(w: &World) -> Outcome {
 }
 
 fn hosts_and_resolver(w: &World) -> Outcome {
-    let flags = ["--add-host", "db:10.1.2.3", "--hostname", "inside", "--dns=9.9.9.9"];
+    let name = "inside.example.org";
+    let flags = ["--add-host", "db:10.1.2.3", "--hostname", name, "--dns=9.9.9.9"];
     let done =
         w.guest(&flags, &["read", "/etc/hosts", ";", "read", "/etc/resolv.conf", ";", "hostname"]);
     let text = done.ok().out();
-    for wanted in ["10.1.2.3", "db", "127.0.0.1", "localhost", "nameserver 9.9.9.9"] {
+    let own = "\tinside.example.org inside\n";
+    for wanted in ["10.1.2.3", "db", "127.0.0.1", "localhost", "nameserver 9.9.9.9", own] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
-    assert_eq!(text.lines().last(), Some("inside"));
+    assert_eq!(text.lines().last(), Some(name));
     // By default the host's resolver, since programs need the network.
     let host = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     if let Some(server) = host.lines().find(|line| line.starts_with("nameserver")) {

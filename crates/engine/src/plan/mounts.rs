@@ -254,7 +254,9 @@ fn hosts(
     let is_other = |name: &&str| place.is_none_or(|place| place.name != *name);
     if let Some(name) = hostname.filter(is_other) {
         let own = place.map_or(Ipv4Addr::new(127, 0, 1, 1), |place| place.address);
-        let _ = writeln!(text, "{own}\t{name}");
+        // As Docker: a name with a domain, and the same without it.
+        let short = name.split_once('.').map_or_else(String::new, |(host, _)| format!(" {host}"));
+        let _ = writeln!(text, "{own}\t{name}{short}");
     }
     text.push_str(place.map_or("", |place| &place.hosts));
     EtcFile { path, base: inherit.then(|| "/etc/hosts".into()), without: Vec::new(), text }
