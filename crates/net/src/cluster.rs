@@ -112,13 +112,21 @@ pub fn entry(network: &Network) -> Result<Host> {
     check_scope(network)?;
     let own = own(network)?;
     let own = own.ok_or_else(|| Error::NoPlace { name: network.name().to_owned() })?;
-    Ok(own.entry(network.definition().subnet))
+    Ok(own.entry(network))
 }
 
 impl Own {
-    fn entry(&self, subnet: Subnet) -> Host {
-        let Place { address, port } = self.place;
-        Host { name: own_name(), address, port, key: self.key.public(), subnet, revoked: false }
+    fn entry(&self, network: &Network) -> Host {
+        let (Place { address, port }, definition) = (self.place, network.definition());
+        Host {
+            name: own_name(),
+            address,
+            port,
+            key: self.key.public(),
+            subnet: definition.subnet,
+            internal: definition.internal,
+            revoked: false,
+        }
     }
 }
 
@@ -136,7 +144,7 @@ pub fn view(network: &Network) -> Result<View> {
     let own = own(network)?;
     let own = own.ok_or_else(|| Error::NoPlace { name: network.name().to_owned() })?;
     let joined = list(network)?;
-    let alone = || List { epoch: 1, hosts: vec![own.entry(network.definition().subnet)] };
+    let alone = || List { epoch: 1, hosts: vec![own.entry(network)] };
     let (is_joined, list) = (joined.is_some(), joined.unwrap_or_else(alone));
     let position = list.position(&own.key.public());
     Ok(View { own, list, position, joined: is_joined })

@@ -11,6 +11,24 @@ fn refused(wrong: Wrong) -> Error {
     Error::List { at, why, hint }
 }
 
+/// Checks that a list is one of this network.
+fn check_network(network: &Network, list: &List) -> Result<()> {
+    let (own, Some(first)) = (network.definition(), list.hosts.first()) else { return Ok(()) };
+    let why = if first.subnet != own.subnet {
+        format!("subnet {} differs from {} of this host's network", first.subnet, own.subnet)
+    } else if first.internal != own.internal {
+        let [theirs, ours] = [first.internal, own.internal];
+        format!("internal = {theirs} differs from this host's network, where it is {ours}")
+    } else {
+        return Ok(());
+    };
+    let hint = format!(
+        "remove it here and join again (coracle network rm {}), or choose another name",
+        network.name()
+    );
+    Err(Error::List { at: Some(0), why, hint })
+}
+
 /// What came of joining a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Joined {
@@ -30,15 +48,7 @@ pub fn join(network: &Network, list: &List, is_alive: &IsAlive<'_>) -> Result<Jo
     if before.joined {
         list.check_after(&before.list).map_err(refused)?;
     }
-    let subnet = network.definition().subnet;
-    if let Some(first) = list.hosts.first().filter(|first| first.subnet != subnet) {
-        let why = format!("subnet {} differs from {subnet} of this host's network", first.subnet);
-        let hint = format!(
-            "remove it here and join again (coracle network rm {}), or choose another name",
-            network.name()
-        );
-        return Err(Error::List { at: Some(0), why, hint });
-    }
+    check_network(network, list)?;
     let key = before.own.key.public();
     let position = list.position(&key);
     let live = || -> Result<Vec<String>> {

@@ -57,6 +57,7 @@ fn links_to_64_hosts_take_little_memory() {
         port: place(number).port(),
         key: key.public(),
         subnet: "100.80.0.0/16".parse().unwrap(),
+        internal: false,
         revoked: false,
     };
     let list = List { epoch: 1, hosts: keys.iter().enumerate().map(host).collect() };

@@ -145,6 +145,23 @@ fn a_host_invites_another_one() {
     assert_ne!(hosts.invited(one), first, "another key");
 }
 
+/// Whether members have a way out is the network's, on all hosts.
+#[test]
+fn internal_networks_are_so_on_all_hosts() {
+    let hosts = Hosts::new();
+    let (one, other) = (hosts.one.path(), hosts.other.path());
+    printed(one, &["network", "rm", "far"]);
+    let create = ["network", "create", "--scope=cluster", "--internal", ONE, "far"];
+    printed(one, &create);
+    let entry = hosts.invited(one);
+    assert!(entry.ends_with("internal = true\n"), "{entry}");
+    join(other, &hosts.file("list.toml", &entry), &[OTHER]);
+    let shown = printed(other, &["network", "inspect", "far", "-f", "{{.Internal}}"]);
+    assert_eq!(shown, "true\n");
+    let said = hosts.refused(one, &entry.replace("internal = true\n", ""), &[]);
+    assert!(said.contains("internal = false differs from this host's network"), "{said}");
+}
+
 #[test]
 fn keys_are_for_their_user_only() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -138,6 +138,7 @@ fn made(
         created: time::now().to_string(),
         scope: Scope::Cluster,
         subnet: list.hosts.first().map(|host| host.subnet),
+        internal: list.hosts.first().is_some_and(|host| host.internal),
         ..Request::default()
     };
     let network = Networks::of(session.store()?).create(request, &routes())?;

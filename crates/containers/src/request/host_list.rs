@@ -12,7 +12,7 @@ use crate::config::nearest::nearest;
 use crate::error::{Error, Result};
 
 const TOP: &[&str] = &["epoch", "member"];
-const KEYS: &[&str] = &["name", "address", "port", "key", "subnet", "revoked"];
+const KEYS: &[&str] = &["name", "address", "port", "key", "subnet", "internal", "revoked"];
 
 /// A list, and where it stands.
 #[derive(Debug)]
@@ -138,17 +138,14 @@ impl Reader<'_> {
                     .with_hint("write port = 7370")
             })
         };
-        let revoked = match found("revoked") {
-            None => false,
-            Some((name, value)) => match value.get_ref() {
-                DeValue::Boolean(revoked) => *revoked,
-                _ => {
-                    return Err(self
-                        .error(place(name), "revoked is neither true nor false")
-                        .with_hint("write revoked = true"));
-                }
-            },
+        let is = |key: &str| match found(key).map(|(name, value)| (name, value.get_ref())) {
+            None => Ok(false),
+            Some((_, DeValue::Boolean(is))) => Ok(*is),
+            Some((name, _)) => Err(self
+                .error(place(name), &format!("{key} is neither true nor false"))
+                .with_hint(format!("write {key} = true"))),
         };
+        let (internal, revoked) = (is("internal")?, is("revoked")?);
         Ok(Host {
             name: self.text(needed("name")?, "name", "write the host's name in quotes")?,
             address: self.text::<Ipv4Addr>(
@@ -167,6 +164,7 @@ impl Reader<'_> {
                 "subnet",
                 "write ADDRESS/BITS, as \"100.80.0.0/16\"",
             )?,
+            internal,
             revoked,
         })
     }
@@ -218,6 +216,9 @@ mod tests {
         assert_eq!(both.list.hosts.iter().map(Host::entry).collect::<String>(), text);
         let newer = read(&format!("epoch = 3\n{}revoked = true\n", entry("a", 1))).unwrap();
         assert_eq!((newer.list.epoch, newer.list.hosts[0].revoked), (3, true));
+        let internal = entry("a", 1) + "internal = true\n";
+        let read = read(&internal).unwrap().list;
+        assert_eq!((read.hosts[0].internal, read.hosts[0].entry()), (true, internal));
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub struct Host {
     pub key: PublicKey,
     /// The network's addresses, the same on all hosts.
     pub subnet: Subnet,
+    /// The network has no way out; the same on all hosts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub internal: bool,
     /// It is in the network no more; nobody gets its slice.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub revoked: bool,
@@ -44,11 +47,13 @@ impl Host {
     /// Its entry in a list, as it is written in a file.
     pub fn entry(&self) -> String {
         let mut text = String::from("[[member]]\n");
-        let Self { name, address, port, key, subnet, revoked } = self;
+        let Self { name, address, port, key, subnet, internal, revoked } = self;
         let _ = writeln!(text, "name = \"{name}\"\naddress = \"{address}\"\nport = {port}");
         let _ = writeln!(text, "key = \"{key}\"\nsubnet = \"{subnet}\"");
-        if *revoked {
-            text.push_str("revoked = true\n");
+        for (word, is_so) in [("internal", internal), ("revoked", revoked)] {
+            if *is_so {
+                let _ = writeln!(text, "{word} = true");
+            }
         }
         text
     }
@@ -128,6 +133,12 @@ impl List {
                             its list on the others";
                 return Err(wrong(at, why, hint));
             }
+            if host.internal != first.internal {
+                let why = format!("{} and {} differ in 'internal'", first.name, host.name);
+                let hint = "a network has a way out on all hosts or on none: write internal = true \
+                            in each entry, or in none";
+                return Err(wrong(at, why, hint));
+            }
         }
         let most = slices::count(first.subnet);
         if self.hosts.len() > most {
@@ -197,6 +208,7 @@ mod tests {
             port: PORT,
             key: PublicKey::of([number; 32]),
             subnet: "100.80.0.0/24".parse().unwrap(),
+            internal: false,
             revoked: false,
         }
     }
@@ -249,6 +261,7 @@ mod tests {
             (&|list| list.hosts[2].key = list.hosts[0].key, Some(2), "host1 and host3 have the sa"),
             (&|list| list.hosts[1].address = list.hosts[0].address, Some(1), "10.0.0.1:7370"),
             (&|list| list.hosts[1].subnet = "10.9.0.0/24".parse().unwrap(), Some(1), "differs"),
+            (&|list| list.hosts[1].internal = true, Some(1), "differ in 'internal'"),
             (&|list| list.hosts[1].name = "a b".into(), Some(1), "\"a b\" is not a host name"),
             (&|list| list.hosts[0].name.clear(), Some(0), "\"\" is not a host name"),
             (&|list| list.hosts[0].port = 0, Some(0), "port 0"),
