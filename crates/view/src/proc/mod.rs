@@ -8,8 +8,9 @@
 //!   target, or says that the kernel has to follow the link because the target (a pipe, a deleted
 //!   file, a namespace) has no name.
 //! - **Files.** `maps`, `smaps`, `numa_maps`, `net/unix`, `mounts`, `mountinfo`, `mountstats`,
-//!   `status`, and `net/if_inet6` of a container in networks with names are copied and rewritten into a memory file when they are opened ([`open`]). The copy
-//!   does not change afterwards: a process that keeps it open reads the state of that moment.
+//!   `status`, and `net/if_inet6` in networks with names are copied and rewritten into a memory
+//!   file when they are opened ([`open`]). The copy does not change afterwards: a process that
+//!   keeps it open reads the state of that moment.
 //! - **Owners.** A process's directory belongs to its emulated user ([`owner`]), who decides with
 //!   the mode who may open a file there (`allows`). What shows memory, descriptors or directories
 //!   needs the right to inspect the process, too ([`crate::calls::others`]).
