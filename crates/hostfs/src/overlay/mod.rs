@@ -78,6 +78,9 @@ pub(crate) type Call<'c> = &'c mut dyn FnMut(Dir, &CStr) -> Result<()>;
 /// A call on a file, by its path below the root of the tree; `None` for other paths.
 type NamedCall<'c> = &'c mut dyn FnMut(Option<&[u8]>) -> Result<()>;
 
+/// The same on two files.
+type NamedPairCall<'c> = &'c mut dyn FnMut(Option<(&[u8], &[u8])>) -> Result<()>;
+
 /// The layers over a kernel: what the functions of these modules work with.
 pub(crate) struct Overlay<'p, P> {
     pub(crate) process: &'p P,
@@ -142,7 +145,7 @@ impl<'p, P: Process> Overlay<'p, P> {
         &self,
         from: (Dir, &CStr),
         to: (Dir, &CStr),
-        call: &mut dyn FnMut(Option<(&[u8], &[u8])>) -> Result<()>,
+        call: NamedPairCall<'_>,
     ) -> Result<()> {
         self.in_tree(from.0, from.1, &mut |old| {
             self.in_tree(to.0, to.1, &mut |new| match (old, new) {
