@@ -188,11 +188,12 @@ impl Asks {
         }
     }
 
-    /// Sends what has waited for a link.
+    /// Sends what has waited for a link, and once more what may have been lost with another link
+    /// that this one replaces.
     pub(super) fn link_is_up(&self, joined: &Joined, key: &PublicKey) {
         let mut waiting = Vec::new();
         for (id, open) in self.open().iter_mut() {
-            if open.network == joined.number && open.host.key == *key && !open.sent {
+            if open.network == joined.number && open.host.key == *key {
                 open.sent = true;
                 waiting.push(Message::Ask { id: *id, asked: open.asked });
             }

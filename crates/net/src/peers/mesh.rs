@@ -1,7 +1,8 @@
 //! All links of one host in a network.
 //!
 //! There is one link for each pair of hosts. The side with the smaller key dials; the other one
-//! dials too if there is no link for a while, so that one way is enough. A thread for each host
+//! dials too if there is no link for a while, so that one way is enough, and once when it begins,
+//! because the usual one may be in a pause between two tries. A thread for each host
 //! that is listed keeps dialling ([`FIRST`] to [`LAST`] between two tries); a connection that comes
 //! in has a thread of its own, which ends with it. If there are two links of a pair, the usual one
 //! stays.
@@ -287,6 +288,8 @@ impl Mesh {
     /// Dials a host whenever there is no link to it, as long as it is listed.
     fn keep(self: &Arc<Self>, host: &Host, turn: u64) {
         let is_usual = self.own < host.key;
+        let later = if is_usual { Duration::ZERO } else { PATIENCE };
+        let mut patience = later.min(FIRST);
         let mut pause = FIRST;
         loop {
             let mut peers = self.peers();
@@ -297,11 +300,15 @@ impl Mesh {
                     return;
                 }
                 let since = peer.changed.elapsed();
-                if peer.link.is_none() && (is_usual || since >= PATIENCE) {
+                let wait = if peer.link.is_some() {
+                    patience = later;
+                    LAST * 60
+                } else if since < patience {
+                    patience.saturating_sub(since)
+                } else {
+                    patience = later;
                     break;
-                }
-                let wait =
-                    if peer.link.is_some() { LAST * 60 } else { PATIENCE.saturating_sub(since) };
+                };
                 let waited = self.changed.wait_timeout(peers, wait);
                 peers = waited.unwrap_or_else(PoisonError::into_inner).0;
                 pause = FIRST;

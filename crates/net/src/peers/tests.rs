@@ -207,6 +207,23 @@ fn a_host_that_comes_back_is_linked_again() {
 }
 
 /// Whoever is in no list gets no byte of a message, even if he sends one.
+/// The other side, which dials as a rule, may be in a pause between two tries.
+#[test]
+fn a_side_that_begins_dials_once_though_it_is_not_the_usual_one() {
+    let mut sides = [Side::new(), Side::new(), Side::new()];
+    sides.sort_by_key(|side| side.key.public());
+    let [smaller, mut own, larger] = sides;
+    let [awaited, dialled] =
+        [&smaller, &larger].map(|side| std::net::TcpListener::bind(side.place).unwrap());
+    own.start("far", &list(1, &[&smaller, &own, &larger]));
+    // Five tries, with pauses that grow, end before it is impatient.
+    for _ in 0..5 {
+        dialled.accept().unwrap();
+    }
+    awaited.set_nonblocking(true).unwrap();
+    awaited.accept().unwrap();
+}
+
 #[test]
 fn a_stranger_is_told_nothing() {
     let (one, _other) = pair();
