@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use testkit::skip::{Outcome, Skip};
 
 use crate::modes::{behind, fence_of};
 use crate::packages::{debian, sh};
+use crate::patched_code::patched_files;
 use crate::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
@@ -29,6 +30,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("the_caller_sees_no_marks", the_caller_sees_no_marks),
     ("what_processes_share_goes", what_processes_share_goes),
     ("changed_text_goes", changed_text_goes),
+    ("unfinished_text_of_others", unfinished_text_of_others),
 ];
 
 /// For all engines.
@@ -329,6 +331,34 @@ fn changed_text_goes(w: &World) -> Outcome {
     let count =
         texts.filter(|entry| entry.file_name().to_string_lossy().starts_with("text-")).count();
     assert!(count < 100, "{count}");
+    Ok(())
+}
+
+/// Containers of an image change the same text at once, each in processes of the same numbers: what
+/// another one has begun to write is left alone.
+fn unfinished_text_of_others(w: &World) -> Outcome {
+    emulates(w)?;
+    let home = w.dir("unfinished");
+    let world = w.at(&home);
+    world.fetch(Path::new("/nonexistent")).expect("the image in a store of its own");
+    let trees = world.store().join("trees");
+    let run = || world.guest(&["--pid=private"], &["exit", "0"]);
+    run().ok();
+    let finished = patched_files(&trees);
+    assert!(!finished.is_empty(), "nothing is kept in {}", trees.display());
+    for file in &finished {
+        for thread in 1..100 {
+            let begun = format!("{}.{thread:016x}", file.display());
+            fs::write(&begun, "half").expect("a file");
+            std::os::unix::fs::chown(&begun, Some(w.user.uid), Some(w.user.gid)).expect("an owner");
+        }
+        fs::remove_file(file).expect("a file");
+    }
+    let others = patched_files(&trees);
+    run().ok();
+    assert!(finished.iter().all(|file| file.exists()));
+    let is_half = |file: &PathBuf| fs::read(file).is_ok_and(|bytes| bytes == b"half");
+    assert!(others.iter().all(is_half), "another one's file was changed");
     Ok(())
 }
 

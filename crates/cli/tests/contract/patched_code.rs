@@ -18,7 +18,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 ];
 
 /// Files of patched code below a directory, found by their name's prefix.
-fn patched_files(root: &Path) -> Vec<PathBuf> {
+pub(crate) fn patched_files(root: &Path) -> Vec<PathBuf> {
     let (mut found, mut stack) = (Vec::new(), vec![root.to_owned()]);
     while let Some(dir) = stack.pop() {
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {

@@ -7,8 +7,8 @@
 //!   4096  the code, stubs
 //! ```
 //!
-//! The file is written under a temporary name in `run/` and renamed, so other processes find all of
-//! it or nothing; making it twice is harmless. It belongs to one state of one file (device, inode,
+//! The file is written under a temporary name of its own, in `run/` or beside it, and renamed, so
+//! other processes find all of it or nothing; making it twice is harmless. It belongs to one state of one file (device, inode,
 //! size, times of change, its first bytes). Files of the image never change, and their patched code
 //! is removed together with their tree. Each container makes new links to their inodes, which
 //! changes the inodes' `ctime`, so that is not used for them.
@@ -123,7 +123,8 @@ pub(super) fn find(text: &Text, file: u64, kind: Kind) -> Result<Kept, Refusal> 
     let mut other = [0; PATH_MAX];
     // In namespaces they are different mounts.
     let beside = if namespaces { home } else { shared::places().run };
-    let length_of_name = name(&mut other, beside, (key[0], kind), system::thread())?;
+    // Numbers of threads are those of a container, and several make the same file.
+    let length_of_name = name(&mut other, beside, (key[0], kind), system::random().max(1))?;
     let staging = as_path(&other[..length_of_name])?;
     let made = make(staging, text, (file, size, length), kind, &key);
     if let Err(refusal) =
@@ -152,13 +153,13 @@ fn as_path(bytes: &[u8]) -> Result<&CStr, Refusal> {
     CStr::from_bytes_with_nul(bytes).map_err(|_| Refusal::Broken(Errno::ENAMETOOLONG))
 }
 
-/// Makes the path `HOME/text-KEY`, with a thread's number added while the file is being made, and a
+/// Makes the path `HOME/text-KEY`, with a number added while the file is being made (else 0), and a
 /// NUL; returns its length.
 fn name(
     into: &mut [u8; PATH_MAX],
     home: &[u8],
     (key, kind): (u64, Kind),
-    thread: u32,
+    unfinished: u64,
 ) -> Result<usize, Refusal> {
     let mut end = 0;
     let mut push = |bytes: &[u8]| -> Result<(), Errno> {
@@ -171,9 +172,9 @@ fn name(
     push(view::stored::TEXT)?;
     push(&system::hexadecimal(key))?;
     push(&[kind.letter()])?;
-    if thread != 0 {
+    if unfinished != 0 {
         push(b".")?;
-        push(&system::hexadecimal(thread.into()))?;
+        push(&system::hexadecimal(unfinished))?;
     }
     push(b"\0")?;
     Ok(end)
@@ -289,7 +290,7 @@ fn make(
     kind: Kind,
     key: &[u64; 4],
 ) -> Result<(), Refusal> {
-    let flags = raw::O_RDWR | raw::O_CREAT | raw::O_TRUNC | raw::O_CLOEXEC;
+    let flags = raw::O_RDWR | raw::O_CREAT | raw::O_EXCL | raw::O_CLOEXEC;
     let into = calls::openat(calls::CWD, path, flags, 0o600)?;
     let result = fill(into, text, (file, size, length), kind, key);
     calls::close(into);

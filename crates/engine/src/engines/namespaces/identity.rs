@@ -121,7 +121,8 @@ fn stage_name() -> String {
 /// Writes the stage for all containers of an image. Where that fails, each has its own.
 fn keep_stage(kept: &Path) {
     use std::os::unix::fs::OpenOptionsExt;
-    let unfinished = kept.with_extension(std::process::id().to_string());
+    let Ok(suffix) = sys::random::suffix() else { return };
+    let unfinished = kept.with_extension(suffix);
     let file =
         std::fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&unfinished);
     let written = file.and_then(|mut file| {
