@@ -15,7 +15,8 @@
 //! - [`nss`]: checks that no library of the host is loaded;
 //! - [`debian`], [`trees`], [`big`]: trees of a real distribution, and a big generated image for
 //!   measurements;
-//! - [`tools`]: other projects' test programs, built for the suites;
+//! - [`tools`]: other projects' test programs, built for the suites; [`runtimes`]: this machine's Go,
+//!   Java and Node;
 //! - [`harness`], [`skip`]: a test runner for suites with parameters, which counts skips.
 //!
 //! Nothing here uses the crates under test, except for types that a caller already has.
@@ -40,6 +41,7 @@ pub mod person;
 pub mod push;
 pub mod registry;
 pub mod running;
+pub mod runtimes;
 pub mod scratch;
 pub mod skip;
 pub mod slurm;

@@ -7,10 +7,11 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use testkit::command::{Input, run_with};
+use testkit::runtimes::{go_cache, go_command, installed};
 use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, need_program};
 
-use crate::languages::{go_cache, go_command, guests, installed};
+use crate::languages::guests;
 use crate::stage::{Case, IMAGE, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("go", go), ("rust", rust), ("rust_musl", rust_musl)];
