@@ -15,8 +15,8 @@
 //! - [`nss`]: checks that no library of the host is loaded;
 //! - [`debian`], [`trees`], [`big`]: trees of a real distribution, and a big generated image for
 //!   measurements;
-//! - [`tools`]: other projects' test programs, built for the suites; [`runtimes`]: this machine's Go,
-//!   Java and Node;
+//! - [`tools`]: other projects' test programs, built for the suites; [`runtimes`]: the Go, Java and
+//!   Node of this machine;
 //! - [`harness`], [`skip`]: a test runner for suites with parameters, which counts skips.
 //!
 //! Nothing here uses the crates under test, except for types that a caller already has.

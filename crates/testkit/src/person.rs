@@ -116,6 +116,23 @@ impl Person {
         run_with(&mut command, Input::Null, LIMIT)
     }
 
+    /// Why the user cannot make TAP devices.
+    pub fn no_tun(&self) -> Option<String> {
+        let open = self.other("sh", &["-c", ": <>/dev/net/tun"]);
+        (open.code() != 0).then(|| "users may not open /dev/net/tun".to_owned())
+    }
+
+    /// The same person, whose program gives containers with network namespaces this kind of
+    /// devices: `tap` or `veth`.
+    pub fn with_devices(&self, scratch: &Scratch, kind: &str) -> io::Result<Self> {
+        let path = scratch.path().join(format!("coracle-{kind}"));
+        let program = self.program.display();
+        let text = format!("#!/bin/sh\nCORACLE_LINK={kind} exec '{program}' \"$@\"\n");
+        fs::write(&path, text)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        Ok(Self { program: path, ..self.clone() })
+    }
+
     /// The user's store.
     pub fn store(&self) -> PathBuf {
         self.home.join(".local/share/coracle")

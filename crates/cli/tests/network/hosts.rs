@@ -403,7 +403,8 @@ fn strangers(far: &Far, mode: &'static str) {
     let _turn = far.turn();
     let server = far.serve(0, mode, "db", &["/bin/tool", "serve", "0.0.0.0", "9432"]);
     let call = || far.once(1, mode, &["/bin/tool", "call", "100.80.0.2", "9432"]).ok().out();
-    assert!(call().contains("100.80.0."), "{}", server.log());
+    let text = call();
+    assert!(text.contains("100.80.0."), "the caller hears {text}, the server: {}", server.log());
     server.kill();
     let mut stranger = Child::on(far, 0, "9432");
     assert!(["ECONNREFUSED\n", "EHOSTUNREACH\n"].contains(&call().as_str()), "{}", call());

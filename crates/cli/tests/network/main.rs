@@ -86,13 +86,12 @@ impl Stage {
         }
         for (label, device) in DEVICES.iter().filter(|_| ready.iter().any(|name| name == "N1")) {
             if *device == "tap"
-                && let Some(why) = packets::no_tun(&person)
+                && let Some(why) = person.no_tun()
             {
                 missing.push(((*label).to_owned(), why));
                 continue;
             }
-            let program = packets::with_devices(&scratch, &person, device).map_err(text)?;
-            let person = Person { program, ..person.clone() };
+            let person = person.with_devices(&scratch, device).map_err(text)?;
             worlds.push(World::new(&scratch, &person, ("N1", label), &bin)?);
         }
         Ok(Self { oracle, worlds, missing, scratch, person, bin, far: OnceLock::new() })

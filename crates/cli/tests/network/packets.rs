@@ -5,14 +5,12 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use testkit::command::{Finished, Input, run_with, until};
 use testkit::person::Person;
-use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip};
 
 use crate::containers::{Lab, World};
@@ -50,26 +48,6 @@ const FIRST: &str = "100.80.0.2";
 const SERVE: [&str; 2] = [LAN, "serve"];
 /// How much a stream carries in each direction.
 const BYTES: &str = "104857600";
-
-/// Why a user cannot make TAP devices.
-pub(crate) fn no_tun(person: &Person) -> Option<String> {
-    let open = person.other("sh", &["-c", ": <>/dev/net/tun"]);
-    (open.code() != 0).then(|| "users may not open /dev/net/tun".to_owned())
-}
-
-/// A program that is Coracle with this kind of devices.
-pub(crate) fn with_devices(
-    scratch: &Scratch,
-    person: &Person,
-    device: &str,
-) -> io::Result<PathBuf> {
-    let path = scratch.path().join(format!("coracle-{device}"));
-    let program = person.program.display();
-    let text = format!("#!/bin/sh\nCORACLE_LINK={device} exec '{program}' \"$@\"\n");
-    fs::write(&path, text)?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-    Ok(path)
-}
 
 /// A network without a way out, whose first member serves.
 fn served(world: &World) -> Lab<'_> {
@@ -195,7 +173,7 @@ fn isolated(world: &World) {
 
 /// A network with a way out, which also publishes ports.
 fn published_ports(world: &World) -> Outcome {
-    if let Some(why) = no_tun(&world.person) {
+    if let Some(why) = world.person.no_tun() {
         return Err(Skip(why));
     }
     let lab = world.lab();
@@ -251,7 +229,7 @@ fn kinds_are_not_mixed(world: &World) {
 
 /// Processes end with the containers they serve, however those end; the agent a little later.
 fn nothing_is_left(world: &World) {
-    let lab = if no_tun(&world.person).is_some() { world.like_the_oracle() } else { world.lab() };
+    let lab = if world.person.no_tun().is_some() { world.like_the_oracle() } else { world.lab() };
     lab.start("db", &[], &SERVE);
     lab.run_with("web", &["-d", "--log-driver=none"], &SERVE).ok();
     assert_eq!(processes(&lab.person, "coracle-link").len(), 2);

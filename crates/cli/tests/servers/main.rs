@@ -1,17 +1,20 @@
 //! The suite of servers and their clients, as they are installed and run every day, in containers
-//! of networks with names and without namespaces: they find each other by name, listen on the ports
-//! of their own configurations, and see each other's addresses.
+//! of networks with names: they find each other by name, listen on the ports of their own
+//! configurations, and see each other's addresses.
 //!
 //! The image is a Debian tree that `mmdebstrap` makes once, below `target/testkit`. Everything runs
 //! as one unprivileged user. Each case has a network of its own in one store, so several go on side
-//! by side and one agent serves all. Each case runs in I1, and a few of them in P1 and F2, which
-//! catch the same calls in another way; with `CORACLE_TEST_ALL` all of them run in all three. At
-//! the end nothing may be left: no process, no container, no network.
+//! by side and one agent serves all. Without namespaces each case runs in I1, and a few of them in
+//! P1 and F2, which catch the same calls in another way. By packets each runs in N1 with devices as
+//! where `/dev/net/tun` is closed, a few with TAP devices and in R1. With `CORACLE_TEST_ALL` all of
+//! them run in all of these. [`far`] is about containers of several hosts. At the end nothing may
+//! be left: no process, no container, no network.
 
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
 mod agent;
 mod databases;
+mod far;
 mod languages;
 mod limits;
 mod mpi;
@@ -23,24 +26,40 @@ use std::process::ExitCode;
 
 use testkit::harness::Suite;
 
-use stage::{Case, Stage};
+use stage::{Case, Stage, World};
 
 /// In which modes a case runs if not all are asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum In {
-    /// I1, P1 and F2.
+    /// I1, P1 and F2, and N1.
     All,
-    /// I1: the others differ from it in nothing that the case uses.
+    /// I1 and N1: the others differ from I1 in nothing that the case uses.
     First,
+    /// I1: by packets there is nothing of that kind.
+    Names,
 }
 
+/// What runs with the other kind of devices too, and in an OCI runtime: there the network is N1's.
+const SOME: &[(&str, &[&str])] =
+    &[("N1-tap", &["postgresql", "sshd", "iperf3"]), ("R1", &["redis", "python", "dig"])];
+
 impl In {
-    fn wants(self, mode: &str) -> bool {
-        self == Self::All || mode == "I1" || std::env::var_os(testkit::person::ALL).is_some()
+    fn wants(self, case: &str, world: &World) -> bool {
+        let is_asked = std::env::var_os(testkit::person::ALL).is_some();
+        match world.label {
+            "I1" => true,
+            _ if world.has_packets() && self == Self::Names => false,
+            "N1-veth" => true,
+            label if world.has_packets() => {
+                is_asked || SOME.iter().any(|(kind, cases)| *kind == label && cases.contains(&case))
+            }
+            _ => self == Self::All || is_asked,
+        }
     }
 }
 
 const GROUPS: &[&[(&str, In, Case)]] = &[
+    far::CASES,
     mpi::CASES,
     databases::CASES,
     web::CASES,
@@ -67,8 +86,8 @@ fn main() -> ExitCode {
         suite.skipped(name, reason);
     }
     for (case, modes, body) in GROUPS.iter().copied().flatten() {
-        for world in stage.worlds.iter().filter(|world| modes.wants(world.mode)) {
-            suite.case(format!("{}::{case}", world.mode), move || body(world));
+        for world in stage.worlds.iter().filter(|world| modes.wants(case, world)) {
+            suite.case(format!("{}::{case}", world.label), move || body(world));
         }
     }
     let done = suite.run();

@@ -14,17 +14,20 @@ use crate::tools::SSHD;
 pub(crate) const CASES: &[(&str, In, Case)] =
     &[("open_mpi", In::All, open_mpi), ("mpich", In::First, mpich)];
 
-const RING: &str =
+pub(crate) const RING: &str =
     "0 bytes right\n8 bytes right\n1024 bytes right\n65536 bytes right\n1048576 bytes right\n";
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/guests/ring.c");
-const NAMES: [&str; 3] = ["one", "two", "three"];
+pub(crate) const NAMES: [&str; 3] = ["one", "two", "three"];
+/// What root has to say to Open MPI's `mpirun`.
+pub(crate) const ROOT: &str = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
 
 /// Three containers with `sshd` and the program of the ranks, compiled in the first one; and the
 /// name of the interface that has the first one's address.
-fn nodes<'w>(w: &'w World, kind: &str) -> Result<(Lab<'w>, String), Skip> {
-    let lab = w.lab();
+pub(crate) fn nodes<'w>(lab: Lab<'w>, kind: &str) -> Result<(Lab<'w>, String), Skip> {
     for name in NAMES {
-        lab.serve(name, SSHD);
+        // Of several hosts the first one has two.
+        let host = if name == "three" { lab.last_host() } else { 0 };
+        lab.serve_on(name, host, SSHD);
     }
     for name in NAMES {
         lab.expect(name, "listening on 0.0.0.0");
@@ -42,22 +45,24 @@ fn nodes<'w>(w: &'w World, kind: &str) -> Result<(Lab<'w>, String), Skip> {
 }
 
 /// Where the ranks were, one a line, sorted.
-fn places(lab: &Lab<'_>, names: &[&str]) -> String {
+pub(crate) fn places(lab: &Lab<'_>, names: &[&str]) -> String {
     let mut names: Vec<String> = names.iter().map(|name| lab.name(name) + "\n").collect();
     names.sort();
     names.concat()
 }
 
 fn open_mpi(w: &World) -> Outcome {
-    let (lab, _) = nodes(w, "openmpi")?;
+    let (lab, _) = nodes(w.lab(), "openmpi")?;
     let done = lab.exec(
         "one",
-        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-        printf 'one slots=1\\ntwo slots=1\\nthree slots=1\\n' > /hosts
-        for ranks in 2 3; do
-            mpirun.openmpi --hostfile /hosts -n $ranks hostname | sort
-            mpirun.openmpi --hostfile /hosts -n $ranks --mca mpi_yield_when_idle 1 /ring
-        done",
+        &format!(
+            "export {ROOT}
+            printf 'one slots=1\\ntwo slots=1\\nthree slots=1\\n' > /hosts
+            for ranks in 2 3; do
+                mpirun.openmpi --hostfile /hosts -n $ranks hostname | sort
+                mpirun.openmpi --hostfile /hosts -n $ranks --mca mpi_yield_when_idle 1 /ring
+            done"
+        ),
     );
     let two = format!("token 2 of 2 ranks, in the container: 0\n{RING}");
     let three = "token 4 of 3 ranks, in the container: 0\n";
@@ -70,7 +75,7 @@ fn open_mpi(w: &World) -> Outcome {
 /// network namespace; so it is told which interface leads to the others. Messages go between two
 /// ranks: with more, MPICH 4.0.2 often never ends by this transport, without containers too.
 fn mpich(w: &World) -> Outcome {
-    let (lab, interface) = nodes(w, "mpich")?;
+    let (lab, interface) = nodes(w.lab(), "mpich")?;
     let done = lab.exec(
         "one",
         &format!(

@@ -1,6 +1,7 @@
 //! The environment of a case: a mode, a network, and containers of the Debian image in it.
 
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,9 +11,11 @@ use std::time::Duration;
 
 use testkit::command::{Finished, Input, run_with, until};
 use testkit::fence::fenced;
-use testkit::person::{Person, everybody};
+use testkit::hosts::Hosts;
+use testkit::person::{Person, borrowed, everybody, usable};
 use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
+use testkit::users::{Setting, no_namespaces};
 
 /// One case.
 pub(crate) type Case = fn(&World) -> Outcome;
@@ -22,7 +25,15 @@ pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 
 const IMAGE: &str = "localhost/debian:servers";
 
-const MODES: [&str; 3] = ["I1", "P1", "F2"];
+/// The worlds: how cases of each are called, the mode, and the kind of devices where there are any.
+const WORLDS: [(&str, &str, Option<&str>); 6] = [
+    ("I1", "I1", None),
+    ("P1", "P1", None),
+    ("F2", "F2", None),
+    ("N1-veth", "N1", Some("veth")),
+    ("N1-tap", "N1", Some("tap")),
+    ("R1", "R1", None),
+];
 
 /// What every script begins with: `wait_for COMMAND...` repeats it until it succeeds, and
 /// `quietly COMMAND...` shows what it says only where it fails.
@@ -48,6 +59,8 @@ pub(crate) struct Stage {
 pub(crate) struct World {
     pub(crate) person: Person,
     pub(crate) mode: &'static str,
+    /// What its cases are called by.
+    pub(crate) label: &'static str,
 }
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -68,22 +81,7 @@ impl Stage {
             return Err(format!("no image: {done:?}"));
         }
         let mut missing = Vec::new();
-        let ready = person.engines(&mut missing);
-        missing.retain(|(mode, _)| MODES.iter().any(|wanted| mode.starts_with(wanted)));
-        let fence = fenced(&scratch, &person.program);
-        let mut worlds = Vec::new();
-        for mode in MODES {
-            let program = match &fence {
-                Some(program) if mode.starts_with('F') => program.clone(),
-                None if mode.starts_with('F') => {
-                    missing.push((mode.to_owned(), "no C compiler".to_owned()));
-                    continue;
-                }
-                _ if ready.iter().any(|name| name == mode) => person.program.clone(),
-                _ => continue,
-            };
-            worlds.push(World { person: Person { program, ..person.clone() }, mode });
-        }
+        let worlds = World::all(&scratch, &person, &mut missing).map_err(text)?;
         Ok(Self { worlds, missing, person, scratch })
     }
 
@@ -118,15 +116,90 @@ fn processes(place: &Path) -> Vec<String> {
 }
 
 impl World {
+    /// Those that this host can have; adds the others to `missing`, with the reasons.
+    fn all(
+        scratch: &Scratch,
+        person: &Person,
+        missing: &mut Vec<(String, String)>,
+    ) -> io::Result<Vec<Self>> {
+        let doctor = person.run(&["doctor", "--format", "json"]);
+        let mut others = Vec::new();
+        let mut ready = usable(&doctor, person.user.kind(), &mut others);
+        others.retain(|(mode, _)| WORLDS.iter().any(|(_, wanted, _)| mode.starts_with(wanted)));
+        missing.append(&mut others);
+        let external = borrowed(&doctor);
+        if !external.iter().any(|mode| mode == "R1") {
+            missing.push(("R1".to_owned(), "no runtime that works for this user".to_owned()));
+        }
+        ready.extend(external);
+        let fence = fenced(scratch, &person.program);
+        if fence.is_none() {
+            missing.push(("F2".to_owned(), "no C compiler".to_owned()));
+        }
+        let mut worlds = Vec::new();
+        for (label, mode, devices) in WORLDS {
+            let person = match (&fence, devices) {
+                (Some(program), _) if mode == "F2" => {
+                    Person { program: program.clone(), ..person.clone() }
+                }
+                _ if !ready.iter().any(|name| name == mode) => continue,
+                (_, Some("tap")) if let Some(why) = person.no_tun() => {
+                    missing.push((label.to_owned(), why));
+                    continue;
+                }
+                (_, Some(kind)) => person.with_devices(scratch, kind)?,
+                _ => person.clone(),
+            };
+            worlds.push(Self { person, mode, label });
+        }
+        Ok(worlds)
+    }
+
+    /// Whether its containers have network namespaces.
+    pub(crate) fn has_packets(&self) -> bool {
+        matches!(self.mode, "N1" | "R1")
+    }
+
     /// A new network with a number of its own.
     ///
     /// # Panics
     /// If it cannot be made.
     pub(crate) fn lab(&self) -> Lab<'_> {
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let network = format!("lab{number}");
-        self.person.run(&["network", "create", &network]).ok();
-        Lab { world: self, network, names: Mutex::default() }
+        let lab = self.lab_on(None);
+        lab.at(0, &["network", "create", &lab.network]).ok();
+        lab
+    }
+
+    /// The same for members of several hosts, which share the store: each has its own key.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub(crate) fn lab_of<'w>(&'w self, hosts: &'w Hosts) -> Lab<'w> {
+        let lab = self.lab_on(Some(hosts));
+        let (network, file) =
+            (&lab.network, self.person.home.join(format!("{}.toml", lab.network)));
+        let mut list = String::new();
+        for host in 0..hosts.count() {
+            let address = hosts.address(host).to_string();
+            let file = self.person.file(&file, &list);
+            let words: &[&str] = match host {
+                0 => &["create", "--scope", "cluster"],
+                _ => &["join", "--member", &file],
+            };
+            let words = [&["network"], words, &["--address", &address, network]].concat();
+            lab.at(host, &words).ok();
+            list += &lab.at(host, &["network", "invite", network]).ok().out();
+        }
+        let file = self.person.file(&file, &list);
+        for host in 0..hosts.count() {
+            lab.at(host, &["network", "join", network, "--member", &file]).ok();
+        }
+        lab
+    }
+
+    fn lab_on<'w>(&'w self, hosts: Option<&'w Hosts>) -> Lab<'w> {
+        let network = format!("lab{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        Lab { world: self, network, hosts, names: Mutex::default() }
     }
 }
 
@@ -134,7 +207,10 @@ impl World {
 pub(crate) struct Lab<'w> {
     world: &'w World,
     pub(crate) network: String,
-    names: Mutex<Vec<String>>,
+    /// Those that the containers are on, if not on this one.
+    hosts: Option<&'w Hosts>,
+    /// Containers, and the numbers of their hosts.
+    names: Mutex<Vec<(String, usize)>>,
 }
 
 impl Lab<'_> {
@@ -143,15 +219,43 @@ impl Lab<'_> {
         format!("{name}-{}", self.network)
     }
 
-    fn command(&self, name: &str, options: &[&str], script: &str) -> Command {
+    /// The number of the last host.
+    pub(crate) fn last_host(&self) -> usize {
+        self.hosts.map_or(0, |hosts| hosts.count() - 1)
+    }
+
+    /// A command of the program on a host.
+    fn command_at(&self, host: usize, words: &[&str]) -> Command {
+        let person = &self.world.person;
+        let Some(hosts) = self.hosts else { return person.command(words) };
+        let no_namespaces = !self.world.has_packets() && no_namespaces().is_ok();
+        let setting = Setting { no_namespaces, ..Setting::default() };
+        let mut command = person.user.command_in(&person.program, &person.home, &setting);
+        hosts.command(host, command.args(words))
+    }
+
+    fn at(&self, host: usize, words: &[&str]) -> Finished {
+        run_with(&mut self.command_at(host, words), Input::Null, LIMIT)
+    }
+
+    /// The same on the host of a container.
+    fn command_for(&self, name: &str, words: &[&str]) -> Command {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = self.name(name);
+        let host = names.iter().find(|(one, _)| *one == whole).map_or(0, |(_, host)| *host);
+        self.command_at(host, words)
+    }
+
+    /// A command that makes a container.
+    fn container(&self, (name, host): (&str, usize), options: &[&str], script: &str) -> Command {
         let whole = self.name(name);
         let mode = format!("--execmode={}", self.world.mode);
         let named = ["--network", &self.network, "--network-alias", name, "--name", &whole];
         let script = format!("{PRELUDE}{script}");
         let words = [IMAGE, "sh", "-euc", &script];
         let all = [&["run", &mode, "-e", "LC_ALL=C.UTF-8"], &named[..], options, &words].concat();
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).push(whole.clone());
-        self.world.person.command(&all)
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).push((whole.clone(), host));
+        self.command_at(host, &all)
     }
 
     /// Starts a container that runs a script in the background.
@@ -168,7 +272,15 @@ impl Lab<'_> {
     /// If it cannot be started.
     pub(crate) fn serve_with(&self, name: &str, options: &[&str], script: &str) {
         let options = [&["-d"], options].concat();
-        run_with(&mut self.command(name, &options, script), Input::Null, LIMIT).ok();
+        run_with(&mut self.container((name, 0), &options, script), Input::Null, LIMIT).ok();
+    }
+
+    /// Starts it on a host.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub(crate) fn serve_on(&self, name: &str, host: usize, script: &str) {
+        run_with(&mut self.container((name, host), &["-d"], script), Input::Null, LIMIT).ok();
     }
 
     /// Runs a script to its end in a new container; it stops at the first failure.
@@ -179,26 +291,26 @@ impl Lab<'_> {
     /// Runs it with more options.
     pub(crate) fn run_with(&self, name: &str, options: &[&str], script: &str) -> Finished {
         let options = [&["--rm"], options].concat();
-        run_with(&mut self.command(name, &options, script), Input::Null, LIMIT)
+        run_with(&mut self.container((name, 0), &options, script), Input::Null, LIMIT)
     }
 
     /// Runs a script in a container that is there.
     pub(crate) fn exec(&self, name: &str, script: &str) -> Finished {
-        let (name, script) = (self.name(name), format!("{PRELUDE}{script}"));
-        let mut command = self.world.person.command(&["exec", &name, "sh", "-euc", &script]);
+        let (whole, script) = (self.name(name), format!("{PRELUDE}{script}"));
+        let mut command = self.command_for(name, &["exec", &whole, "sh", "-euc", &script]);
         run_with(&mut command, Input::Null, LIMIT)
     }
 
     /// Writes a file in a container that is there.
     pub(crate) fn write(&self, name: &str, path: &str, bytes: Vec<u8>) {
-        let (name, script) = (self.name(name), format!("cat > {path}; chmod 755 {path}"));
-        let mut command = self.world.person.command(&["exec", "-i", &name, "sh", "-euc", &script]);
+        let (whole, script) = (self.name(name), format!("cat > {path}; chmod 755 {path}"));
+        let mut command = self.command_for(name, &["exec", "-i", &whole, "sh", "-euc", &script]);
         run_with(&mut command, Input::Bytes(bytes), LIMIT).ok();
     }
 
     /// What a container has written.
     pub(crate) fn log(&self, name: &str) -> Finished {
-        self.world.person.run(&["logs", &self.name(name)])
+        run_with(&mut self.command_for(name, &["logs", &self.name(name)]), Input::Null, LIMIT)
     }
 
     /// Waits until a container has written a text.
@@ -217,7 +329,8 @@ impl Lab<'_> {
     /// A container's address in the network.
     pub(crate) fn address(&self, name: &str) -> String {
         let format = format!("{{{{.NetworkSettings.Networks.{}.IPAddress}}}}", self.network);
-        self.world.person.run(&["inspect", "-f", &format, &self.name(name)]).ok().line()
+        let mut command = self.command_for(name, &["inspect", "-f", &format, &self.name(name)]);
+        run_with(&mut command, Input::Null, LIMIT).ok().line()
     }
 
     /// Ends a container and removes it.
@@ -225,17 +338,20 @@ impl Lab<'_> {
     /// # Panics
     /// If that fails.
     pub(crate) fn remove(&self, name: &str) {
-        self.world.person.run(&["rm", "-f", &self.name(name)]).ok();
+        let mut command = self.command_for(name, &["rm", "-f", &self.name(name)]);
+        run_with(&mut command, Input::Null, LIMIT).ok();
     }
 }
 
 impl Drop for Lab<'_> {
     fn drop(&mut self) {
         let names = std::mem::take(self.names.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let mut words = vec!["rm", "-f"];
-        words.extend(names.iter().map(String::as_str));
-        self.world.person.run(&words);
-        self.world.person.run(&["network", "rm", &self.network]);
+        for host in 0..=self.last_host() {
+            let own = names.iter().filter(|(_, place)| *place == host);
+            let own: Vec<&str> = own.map(|(name, _)| name.as_str()).collect();
+            self.at(host, &[&["rm", "-f"], &own[..]].concat());
+        }
+        self.at(0, &["network", "rm", &self.network]);
     }
 }
 

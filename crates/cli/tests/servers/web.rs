@@ -129,7 +129,10 @@ fn same_port(w: &World) -> Outcome {
     }
     if let Some(address) = outside() {
         assert_eq!(page((address, ports[1]).into()), "two\n");
-        assert_eq!(seen(&lab, "two"), address.to_string());
+        // By packets the host's address is the container's own, too: pasta shows another one.
+        if !w.has_packets() {
+            assert_eq!(seen(&lab, "two"), address.to_string());
+        }
     }
     let both = "for name in one two; do curl -sS http://$name/; done";
     assert_eq!(lab.run("client", both).ok().out(), "one\ntwo\n");

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! The file is written under a temporary name of its own, in `run/` or beside it, and renamed, so
-//! other processes find all of it or nothing; making it twice is harmless. It belongs to one state of one file (device, inode,
-//! size, times of change, its first bytes). Files of the image never change, and their patched code
-//! is removed together with their tree. Each container makes new links to their inodes, which
-//! changes the inodes' `ctime`, so that is not used for them.
+//! other processes find all of it or nothing; making it twice is harmless. It belongs to one state
+//! of one file (device, inode, size, times of change, its first bytes). Files of the image never
+//! change, and their patched code is removed together with their tree. Each container makes new
+//! links to their inodes, which changes the inodes' `ctime`, so that is not used for them.
 
 use super::{Kind, Refusal, Text};
 use crate::kernel::{Link, calls};
