@@ -142,16 +142,17 @@ pub fn choose(
 }
 
 /// How well an engine fits where no mode is asked for. One whose networks with names are made of
-/// packets comes after the others where it has no way out of them: with addresses that are
-/// translated, programs reach what the host's programs reach.
+/// packets comes after the others where no helper can lead out of them: with addresses that are
+/// translated, programs reach what the host's programs reach, at the host's speed and without the
+/// limits of the way out by the switch.
 fn fit(engine: &dyn Engine, facts: &Facts, named_network: bool) -> Fit {
     let caps = engine.caps();
     let is_of_packets = named_network && caps.named_networks && caps.network;
     let needs_way_out = is_of_packets && !facts.internal_networks;
-    match (engine.probe(facts), facts.no_way_out()) {
-        (Fit::Ready, Some(why)) if needs_way_out => {
-            Fit::Degraded(format!("networks with names have no way out in it, because {why}"))
-        }
+    match (engine.probe(facts), facts.no_helper_out()) {
+        (Fit::Ready, Some(why)) if needs_way_out => Fit::Degraded(format!(
+            "networks with names have a limited way out in it, by their switch, because {why}"
+        )),
         (fit, _) => fit,
     }
 }
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_with_a_name_needs_a_way_out() {
+    fn a_network_with_a_name_needs_a_helper() {
         let mut config = ContainerConfig::default();
         config.network.mode = NetworkMode::Named("lab".into());
         let facts = Facts { inside_works: true, ..Facts::default() };

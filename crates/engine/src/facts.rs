@@ -223,9 +223,9 @@ impl Facts {
         self.helpers.get(key)
     }
 
-    /// Why a network namespace cannot be connected with the outside, if that is so.
+    /// Why no helper program can connect a network namespace with the outside, if that is so.
     #[must_use]
-    pub fn no_way_out(&self) -> Option<String> {
+    pub fn no_helper_out(&self) -> Option<String> {
         if let Some(why) = &self.no_tun {
             return Some(format!("{} cannot be opened: {why}", sys::tap::DEVICE));
         }

@@ -11,6 +11,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+const SIOCADDRT: usize = 0x890b;
 const SIOCGIFFLAGS: usize = 0x8913;
 const SIOCSIFFLAGS: usize = 0x8914;
 const SIOCSIFADDR: usize = 0x8916;
@@ -20,6 +21,8 @@ const SIOCSIFHWADDR: usize = 0x8924;
 const SIOCGIFINDEX: usize = 0x8933;
 const IFF_UP: u16 = 1;
 const AF_INET: u16 = 2;
+const RTF_UP: u16 = 1;
+const RTF_GATEWAY: u16 = 2;
 /// `ARPHRD_ETHER` of `if_arp.h`.
 const ETHERNET: u16 = 1;
 
@@ -92,6 +95,52 @@ pub fn set_address(name: &str, address: Ipv4Addr, bits: u8) -> Result<(), Errno>
         Request::with(name, &parts)?.call(&socket, number)?;
     }
     Ok(())
+}
+
+/// `struct rtentry`; `sockaddr_in` in its addresses.
+#[repr(C)]
+#[derive(Default)]
+struct Route {
+    before: usize,
+    destination: [u8; 16],
+    gateway: [u8; 16],
+    mask: [u8; 16],
+    flags: u16,
+    unused: i16,
+    padding: usize,
+    service: [u8; 8],
+    metric: i16,
+    device: usize,
+    mtu: usize,
+    window: usize,
+    round_trip: u16,
+}
+
+/// Leads everything for which there is no other route to an IPv4 address, which a device reaches
+/// that is up.
+///
+/// # Errors
+/// EPERM; ENETUNREACH where no device reaches it; EEXIST.
+pub fn set_gateway(gateway: Ipv4Addr) -> Result<(), Errno> {
+    let address = |value: Ipv4Addr| {
+        let mut bytes = [0; 16];
+        bytes[..2].copy_from_slice(&AF_INET.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&value.octets());
+        bytes
+    };
+    let route = Route {
+        destination: address(Ipv4Addr::UNSPECIFIED),
+        gateway: address(gateway),
+        mask: address(Ipv4Addr::UNSPECIFIED),
+        flags: RTF_UP | RTF_GATEWAY,
+        ..Route::default()
+    };
+    let socket = socket()?;
+    let place = (&raw const route).expose_provenance();
+    let arguments = [socket.as_raw_fd() as usize, SIOCADDRT, place, 0, 0];
+    // SAFETY: the kernel reads a `rtentry`, whose layout `Route` has and which outlives the call;
+    // its device is no pointer but zero.
+    unsafe { raw::call(numbers::__NR_ioctl, arguments) }.map(drop)
 }
 
 /// Sets the longest packet that a device takes, in bytes without the ethernet header.

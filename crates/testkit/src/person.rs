@@ -125,9 +125,20 @@ impl Person {
     /// The same person, whose program gives containers with network namespaces this kind of
     /// devices: `tap` or `veth`.
     pub fn with_devices(&self, scratch: &Scratch, kind: &str) -> io::Result<Self> {
-        let path = scratch.path().join(format!("coracle-{kind}"));
+        self.with_variables(scratch, kind, &format!("CORACLE_LINK={kind}"))
+    }
+
+    /// The same person, whose program is run with variables (`NAME=VALUE ...`). Its file is told
+    /// from others by a name.
+    pub fn with_variables(
+        &self,
+        scratch: &Scratch,
+        name: &str,
+        variables: &str,
+    ) -> io::Result<Self> {
+        let path = scratch.path().join(format!("coracle-{name}"));
         let program = self.program.display();
-        let text = format!("#!/bin/sh\nCORACLE_LINK={kind} exec '{program}' \"$@\"\n");
+        let text = format!("#!/bin/sh\n{variables} exec '{program}' \"$@\"\n");
         fs::write(&path, text)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         Ok(Self { program: path, ..self.clone() })

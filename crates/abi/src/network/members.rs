@@ -13,6 +13,9 @@ pub(super) const ROW: usize = 64;
 const ROOM: usize = 8;
 /// The networks that a container may be in at the same time.
 pub const MEMBERSHIPS: usize = ROOM;
+/// At most so many ports of a container in networks of packets are published by sockets of the
+/// switch: the kernel takes at most 253 descriptors with one message.
+pub const SOCKETS: usize = 200;
 /// The ranges of ports that a container may publish.
 pub const PUBLISHED: usize = 24;
 /// Words of the directory.

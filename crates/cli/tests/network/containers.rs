@@ -24,6 +24,9 @@ const DEBIAN: &str = "localhost/network:debian";
 const NETWORK: &str = "lab";
 pub(crate) const SUBNET: &str = "100.80.0.0/24";
 
+/// One case at a time in the home with the Debian image.
+static PYTHON: Mutex<()> = Mutex::new(());
+
 /// How long a container may take until it is ready.
 const SOON: Duration = Duration::from_secs(20);
 
@@ -122,11 +125,16 @@ impl World {
         Ok(home)
     }
 
+    /// A network with a way out in that home, which is somebody's.
+    pub(crate) fn python_lab(&self, person: Person) -> Lab<'_> {
+        let meetings = format!("{}-{}", self.label, self.next());
+        Lab::new(&PYTHON, person, self.mode, (DEBIAN, &meetings), &[])
+    }
+
     /// The output of Python's servers and clients in that home.
     pub(crate) fn python(&self, home: &Path) -> Finished {
-        static TURN: Mutex<()> = Mutex::new(());
         let lab = Lab::new(
-            &TURN,
+            &PYTHON,
             self.person.at(home),
             self.mode,
             (DEBIAN, &format!("{}-{}", self.label, self.next())),
@@ -143,7 +151,7 @@ pub(crate) struct Lab<'w> {
     pub(crate) person: Person,
     mode: &'static str,
     image: &'static str,
-    meetings: PathBuf,
+    pub(crate) meetings: PathBuf,
     names: Mutex<Vec<String>>,
     _turn: MutexGuard<'w, ()>,
 }

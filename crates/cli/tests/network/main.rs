@@ -17,6 +17,7 @@ mod explained;
 mod hosts;
 mod known;
 mod oracle;
+mod outside;
 mod packets;
 mod programs;
 mod strangers;
@@ -114,11 +115,16 @@ impl Stage {
         Ok(())
     }
 
+    /// The home with the Debian image.
+    fn debian(&self, world: &World) -> Result<PathBuf, Skip> {
+        static PLACE: OnceLock<Result<PathBuf, Skip>> = OnceLock::new();
+        PLACE.get_or_init(|| world.debian(&self.scratch)).clone()
+    }
+
     /// Python's servers and clients; in the containers with the Python of a Debian image.
     fn python(&self, world: &World) -> Outcome {
-        static PLACE: OnceLock<Result<PathBuf, Skip>> = OnceLock::new();
         let right = self.oracle()?.python()?;
-        let home = PLACE.get_or_init(|| world.debian(&self.scratch)).clone()?;
+        let home = self.debian(world)?;
         let here = compare::lines(&world.python(&home));
         let mut known = known::of(programs::PYTHON.name, world.has_packets());
         compare::expect_same(&programs::PYTHON, &mut known, (right, &here));
@@ -164,6 +170,13 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
             suite.case(format!("{}::{name}", world.label), move || {
                 case(world);
                 Ok(())
+            });
+        }
+    }
+    for (name, case) in outside::CASES {
+        for world in packets() {
+            suite.case(format!("{}::{name}", world.label), move || {
+                case(world, (&stage.scratch, &stage.debian(world)?, &stage.person))
             });
         }
     }

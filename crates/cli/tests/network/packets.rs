@@ -14,6 +14,7 @@ use testkit::person::Person;
 use testkit::skip::{Outcome, Skip};
 
 use crate::containers::{Lab, World};
+use crate::outside::own_address;
 
 /// A case of a mode.
 type Case = fn(&World);
@@ -38,7 +39,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 pub(crate) const HELPED: &[(&str, Helped)] = &[
     ("published_ports", published_ports),
     ("in_an_oci_runtime", in_an_oci_runtime),
-    ("without_a_way_out", without_a_way_out),
+    ("with_tun_closed", with_tun_closed),
 ];
 
 const SOON: Duration = Duration::from_secs(20);
@@ -61,7 +62,7 @@ fn lan(lab: &Lab<'_>, words: &[&str]) -> Finished {
 }
 
 /// The processes of a person's store with this name, and their numbers.
-fn processes(person: &Person, name: &str) -> Vec<u32> {
+pub(crate) fn processes(person: &Person, name: &str) -> Vec<u32> {
     let store = person.store();
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
@@ -242,12 +243,12 @@ fn nothing_is_left(world: &World) {
     }
 }
 
-/// Where users may not open `/dev/net/tun`: which mode is taken, and what one has that was asked
-/// for.
-fn without_a_way_out(world: &World) -> Outcome {
+/// Where users may not open `/dev/net/tun`: which mode is taken, and that the switch leads out.
+fn with_tun_closed(world: &World) -> Outcome {
     if !rustix::process::getuid().is_root() {
         return Err(Skip("only root can close /dev/net/tun".to_owned()));
     }
+    let own = own_address()?;
     let lab = world.lab();
     let closed = lab.person.home.join("closed");
     fs::write(&closed, "").expect("a file");
@@ -263,25 +264,42 @@ fn without_a_way_out(world: &World) -> Outcome {
         }
         run_with(&mut there, Input::Null, crate::LIMIT)
     };
-    let engine = |options: &[&str]| {
+    let explained = |options: &[&str]| {
         let words = [&["run", "--rm", "--explain"], options, &[lab.image(), LAN]].concat();
-        let plan: serde_json::Value =
-            serde_json::from_slice(&run(&words).ok().stdout).expect("a plan");
-        plan["engine"].as_str().unwrap_or_default().to_owned()
+        serde_json::from_slice::<serde_json::Value>(&run(&words).ok().stdout).expect("a plan")
     };
-    let taken = engine(&["--network=lab"]);
-    assert!(!taken.starts_with('N'), "{taken} is taken without a way out");
+    let taken = explained(&["--network=lab"])["engine"].to_string();
+    assert!(!taken.starts_with("\"N"), "{taken} is taken where no helper can run");
+    let plan = explained(&["--execmode=N1", "--network=lab"]).to_string();
+    assert!(plan.contains("\"way-out\":\"switch: /dev/net/tun cannot be opened"), "{plan}");
     lab.person.run(&["network", "create", "within", "--internal"]).ok();
-    let within = engine(&["--network=within"]);
+    let within = explained(&["--network=within"])["engine"].to_string();
     lab.person.run(&["network", "rm", "within"]).ok();
-    assert_eq!(within, "N1");
-    let asked = ["run", "--rm", "--execmode=N1", "--network=lab"];
-    let done = run(&[&asked[..], &[lab.image(), LAN, "device", "eth0"]].concat());
-    assert!(done.ok().out().starts_with("100.80.0."), "{done:?}");
-    let told = done.err();
-    assert!(told.matches("warning: ").count() == 1 && told.contains("--execmode=I1"), "{told}");
-    let refused = run(&[&asked[..], &["-p", "8080:80", lab.image(), LAN]].concat());
-    assert!(refused.code() != 0 && refused.err().contains("hint: "), "{refused:?}");
+    assert_eq!(within, "\"N1\"");
+    // Out, to a server of the host.
+    let server = TcpListener::bind((own, 0)).expect("a port");
+    let port = server.local_addr().expect("one").port();
+    let answers = thread::spawn(move || {
+        let (mut stream, from) = server.accept().expect("a client");
+        io::Write::write_all(&mut stream, b"hello\n").map(|()| from.ip())
+    });
+    let asked = ["--execmode=N1", "--network=lab", lab.image()];
+    let call = ["/bin/tool", "call", &own.to_string(), &port.to_string()];
+    let done = run(&[&["run", "--rm"], &asked[..], &call].concat());
+    assert!(done.ok().out().contains("hello") && done.err().is_empty(), "{done:?}");
+    assert_eq!(answers.join().expect("a server").expect("an answer"), own);
+    // In, by a published port.
+    let publish = format!("-p={port}:80");
+    let serve = ["/bin/tool", "serve", "0.0.0.0", "80"];
+    run(&[&["run", "-d", "--name=web", &publish], &asked[..], &serve].concat()).ok();
+    lab.is_ready("web");
+    let host = SocketAddr::from((own, port));
+    let mut stream = TcpStream::connect_timeout(&host, SOON).expect("the published port");
+    stream.set_read_timeout(Some(SOON)).expect("a limit");
+    let mut text = String::new();
+    io::Read::read_to_string(&mut stream, &mut text).expect("an answer");
+    assert!(text.contains(&format!("{own}:")), "{text}");
+    lab.person.run(&["rm", "-f", "web"]).ok();
     Ok(())
 }
 

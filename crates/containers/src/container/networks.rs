@@ -15,7 +15,7 @@ use std::path::Path;
 use engine::choose::Engine;
 use engine::facts::Facts;
 use engine::plan::{Link, NetworkPlace, Plan, PrivateBy, Switch};
-use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec};
+use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec, Publish};
 use engine::supervise::state::{self, Observed};
 use net::switch::{MTU, frame};
 use net::{
@@ -292,21 +292,29 @@ fn joined(
             .is_ok();
     let (table, slot) = (place.table, place.slot);
     let by_packets = endpoints.iter().any(|endpoint| endpoint.kind == Kind::Packets);
-    let switch = by_packets.then(|| switch(store, container.id(), &endpoints));
+    let publish = &config.network.publish;
+    let switch = by_packets.then(|| switch(store, container.id(), &endpoints, publish));
     Ok(NetworkPlace { table, slot, address, name, hosts, asks, switch })
 }
 
 /// What the switch is told of a container, and what the container's devices are.
-fn switch(store: &Store, id: &str, endpoints: &[Endpoint]) -> Switch {
+fn switch(store: &Store, id: &str, endpoints: &[Endpoint], publish: &[Publish]) -> Switch {
     let link = |endpoint: &Endpoint| Link {
         address: endpoint.address,
         prefix: endpoint.subnet.prefix(),
         ethernet: frame::ethernet(endpoint.address),
         mtu: MTU,
+        gateway: Some(endpoint.gateway).filter(|_| !endpoint.internal),
     };
+    let ports = |one: &Publish| {
+        let udp = one.udp;
+        (one.inside..=u16::MAX).take(one.count.max(1).into()).map(move |port| (udp, port))
+    };
+    let ports: Vec<_> = publish.iter().flat_map(ports).collect();
     Switch {
         socket: agent::socket(store),
         greeting: agent::greeting(id, endpoints),
+        way_out: agent::way_out(endpoints, &ports),
         start: (agent::WORD.to_owned(), store.path().to_owned()),
         links: endpoints.iter().map(link).collect(),
     }

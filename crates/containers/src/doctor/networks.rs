@@ -88,7 +88,8 @@ impl NetworkLine {
         }
     }
 
-    /// A program that connects a namespace with the host's network, which has to open the TUN.
+    /// A program that connects a namespace with the host's network, which has to open the TUN. The
+    /// switch does it too, with limits.
     fn way_out(&mut self, host: &Host) {
         if self.state != State::Ready {
             return;
@@ -102,7 +103,7 @@ impl NetworkLine {
         } else {
             return;
         };
-        let why = Some(format!("no way out of the host (--network none works): {why}"));
+        let why = Some(format!("the way out is limited, by the switch of the networks: {why}"));
         (self.state, self.why, self.advice) = (State::Degraded, why, advice);
     }
 }
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_helper_there_is_no_way_out() {
+    fn without_a_helper_the_way_out_is_limited() {
         let [_, _, overlay] = of(&Host::default(), &["N1"]);
         assert_eq!(overlay.state, State::Degraded);
         assert_eq!(overlay.advice.as_deref(), Some("install passt or slirp4netns"));

@@ -1,6 +1,7 @@
 //! Sends a descriptor from one process to another over a socket, see unix(7).
 
 use crate::error::{Error, Result};
+use abi::network::members::{MEMBERSHIPS, SOCKETS};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -42,7 +43,7 @@ pub(crate) fn send(socket: &OwnedFd, descriptor: BorrowedFd<'_>) -> Result<(), E
 }
 
 /// The most descriptors that [`send_with`] sends with a message.
-const MANY: usize = 16;
+const MANY: usize = MEMBERSHIPS + 2 + SOCKETS;
 
 /// Sends a message and these descriptors.
 pub(crate) fn send_with(

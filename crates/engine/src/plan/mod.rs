@@ -336,6 +336,21 @@ impl Network {
     }
 }
 
+/// The way of networks with names to everything but their members.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WayOut {
+    /// A helper program, by a device of its own.
+    Helper(Outside),
+    /// The switch, by the gateway of the first network that has one.
+    Switch {
+        /// Why it is none of the helpers, which have fewer limits.
+        because: String,
+        /// Ports.
+        publish: Vec<crate::spec::Publish>,
+    },
+}
+
 /// The helper program that connects a network namespace with the outside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outside {
@@ -355,7 +370,7 @@ pub struct Packets {
     /// What its devices are.
     pub device: Device,
     /// The way to everything but the networks' members; `None` where there is none.
-    pub outside: Option<Outside>,
+    pub outside: Option<WayOut>,
     /// The container's place, given when it starts.
     pub place: Option<NetworkPlace>,
 }
@@ -399,6 +414,10 @@ pub struct Switch {
     /// That message. With it go the devices' descriptors, a UDP socket and a TCP listener for
     /// questions for names.
     pub greeting: String,
+    /// What is said after it if the switch is the container's way out; with it go the sockets of
+    /// published ports. `None` where no network has a way out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way_out: Option<String>,
     /// The arguments with which this program is started as the switch, if there is none.
     pub start: (String, PathBuf),
     /// The devices.
@@ -416,6 +435,9 @@ pub struct Link {
     pub ethernet: [u8; 6],
     /// Its longest packet, in bytes.
     pub mtu: u32,
+    /// The address of the way out; `None` in a network that has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Ipv4Addr>,
 }
 
 /// Limits through a control group.

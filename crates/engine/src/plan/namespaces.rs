@@ -1,9 +1,10 @@
 //! Which namespaces a container gets, and its network.
 
-use super::{Device, Namespaces, Network, Outside, Packets, PrivateBy, Request, Source};
+use super::{Device, Namespaces, Network, Outside, Packets, PrivateBy, Request, Source, WayOut};
 use crate::error::{Error, Result};
 use crate::facts::Facts;
-use crate::spec::{NamespaceMode, NetworkMode};
+use crate::spec::{NamespaceMode, NetworkMode, Publish};
+use abi::network::members::SOCKETS;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -204,7 +205,7 @@ fn packets(request: &Request<'_>, warnings: &mut Vec<String>) -> Result<Network>
     let facts = request.facts;
     let is_exec = request.overrides.exec;
     let publishes = !request.config.network.publish.is_empty();
-    let outside = match facts.no_way_out() {
+    let outside = match facts.no_helper_out() {
         _ if is_exec => None,
         _ if facts.internal_networks => {
             if publishes {
@@ -212,25 +213,30 @@ fn packets(request: &Request<'_>, warnings: &mut Vec<String>) -> Result<Network>
             }
             None
         }
-        None => Some(helper(request)?),
-        Some(why) if publishes => {
-            return Err(Error::Missing {
-                what: "publishing ports of a network with a name".into(),
-                needs: format!("a way out of the network namespace: {why}"),
-                hint: Some("use a mode without namespaces, as --execmode=I1".into()),
-            });
-        }
-        Some(why) => {
-            warnings.push(format!(
-                "the container reaches the members of its networks and nothing else, because {why}; \
-                 a mode without namespaces (--execmode=I1) has a way out"
-            ));
-            None
+        None => Some(WayOut::Helper(helper(request)?)),
+        Some(because) => {
+            check_ports(request)?;
+            let publish = request.config.network.publish.clone();
+            check_count(&publish)?;
+            Some(WayOut::Switch { because, publish })
         }
     };
     let device = device(facts, warnings);
     let packets = Packets { device, outside, place: request.network.cloned() };
     Ok(Network::Packets(Box::new(packets)))
+}
+
+/// All sockets go to the switch with one message.
+fn check_count(publish: &[Publish]) -> Result<()> {
+    let count: usize = publish.iter().map(|one| usize::from(one.count.max(1))).sum();
+    if count <= SOCKETS {
+        return Ok(());
+    }
+    Err(Error::Missing {
+        what: format!("publishing {count} ports of a network with a name"),
+        needs: format!("pasta or slirp4netns: without them there are {SOCKETS} at most"),
+        hint: Some("publish fewer, or use a mode without namespaces, as --execmode=I1".into()),
+    })
 }
 
 /// What the container's devices are made of.

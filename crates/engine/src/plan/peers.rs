@@ -16,8 +16,8 @@
 //! exclude those that an image or user forbids (`..._if_exclude`), and Open MPI refuses both at
 //! once.
 //!
-//! In networks of packets with a way out, all members have a device `out0` with addresses that the
-//! helper gives to each, the same for many. Open MPI spreads large messages over all interfaces and
+//! In networks of packets whose way out is a helper program, all members have a device `out0` with
+//! addresses that the helper gives to each, the same for many. Open MPI spreads large messages over all interfaces and
 //! then waits for itself, so there the lists name the networks' devices; likewise for UCX. They are
 //! left out where the environment has a list of the other kind.
 
@@ -35,8 +35,8 @@ pub fn variables(network: &Network, facts: &Facts, networks: usize) -> Vec<(&'st
             }
         }
         (Network::Packets(_), _) => {
-            // A plan of `exec` has no way out of its own.
-            if !facts.internal_networks && facts.no_way_out().is_none() {
+            // A plan of `exec` has no way out of its own. The switch's needs no device.
+            if !facts.internal_networks && facts.no_helper_out().is_none() {
                 let devices = (0..networks).map(|number| format!("eth{number}"));
                 let devices = devices.collect::<Vec<_>>().join(",");
                 all.extend(DEVICES.map(|name| (name, devices.clone())));

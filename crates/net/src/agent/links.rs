@@ -3,8 +3,9 @@
 //! The process beside a container connects to a socket in the store's directory and sends one
 //! message: which container it is, and for each of its networks the id and the address
 //! ([`greeting`]), with descriptors: the ports of its devices in the same order, then a UDP socket
-//! and a TCP listener at 127.0.0.11, port 53, of the container's own namespace. The agent answers
-//! `+`, or the reason for its refusal. The container's ports and its questions for names are served
+//! and a TCP listener at 127.0.0.11, port 53, of the container's own namespace; and where the switch is
+//! the container's way out too, the bound sockets of its published ports ([`way_out`]). The agent
+//! answers `+`, or the reason for its refusal. The container's ports and its questions for names are served
 //! as long as the connection lasts.
 //!
 //! So nothing has to be noticed or cleaned up: the kernel closes the connection when that process
@@ -24,6 +25,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use abi::network::members::{MEMBERSHIPS, SOCKETS};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fs::{Mode, OFlags};
@@ -37,14 +39,19 @@ use super::server::{self, Answers, Client};
 use crate::members::Endpoint;
 use crate::names::host;
 use crate::subnet::Subnet;
+use crate::switch::outside::{Published, Way};
 use crate::switch::{Place, Switch};
 
 /// What a greeting begins with. The number is that of its form.
 const WORD: &str = "coracle-links 1";
+/// What the line of the way out begins with, and those of published ports.
+const OUT_WORD: &str = "out";
+const TCP_WORD: &str = "tcp";
+const UDP_WORD: &str = "udp";
 /// The longest greeting in bytes.
-const LONGEST: usize = 4096;
+const LONGEST: usize = 8192;
 /// Devices and sockets of one container.
-const DESCRIPTORS: usize = abi::network::members::MEMBERSHIPS + 2;
+const DESCRIPTORS: usize = MEMBERSHIPS + 2 + SOCKETS;
 /// How many connections wait to be taken: all containers of a host may come at once.
 const BACKLOG: i32 = 128;
 /// The number of the listening socket among what is waited for. Others are a container's number,
@@ -68,9 +75,30 @@ pub fn greeting(id: &str, endpoints: &[Endpoint]) -> String {
     format!("{WORD}\n{id}\n{lines}")
 }
 
-/// A container's id and networks, from a greeting.
-fn parse(text: &str) -> Option<(&str, Vec<Place>)> {
-    let mut lines = text.strip_prefix(WORD)?.strip_prefix('\n')?.lines();
+/// What is said after the [`greeting`] of a container that the switch leads out: by which of its
+/// networks and which gateway, and to which ports of it the sockets lead that come with it, in their
+/// order: whether a port is UDP's, and its number. `None` where no network has a way out.
+pub fn way_out(endpoints: &[Endpoint], published: &[(bool, u16)]) -> Option<String> {
+    let (number, first) = endpoints.iter().enumerate().find(|(_, one)| !one.internal)?;
+    let port = |(udp, inside): &(bool, u16)| {
+        format!("{} {inside}\n", if *udp { UDP_WORD } else { TCP_WORD })
+    };
+    let ports: String = published.iter().map(port).collect();
+    Some(format!("{OUT_WORD} {number} {}\n{ports}", first.gateway))
+}
+
+/// What a greeting says.
+#[derive(Debug, PartialEq, Eq)]
+struct Greeting<'a> {
+    /// The container's id.
+    id: &'a str,
+    places: Vec<Place>,
+    /// The place by which it is led out, the gateway there, and its published ports.
+    out: Option<(usize, Ipv4Addr, Vec<(bool, u16)>)>,
+}
+
+fn parse(text: &str) -> Option<Greeting<'_>> {
+    let mut lines = text.strip_prefix(WORD)?.strip_prefix('\n')?.lines().peekable();
     let id = lines.next().filter(|id| !id.is_empty())?;
     let place = |line: &str| {
         let (network, rest) = line.split_once(' ')?;
@@ -79,7 +107,21 @@ fn parse(text: &str) -> Option<(&str, Vec<Place>)> {
         let subnet = Subnet::around(address, prefix.parse().ok()?)?;
         Some(Place { network: network.to_owned(), address, subnet })
     };
-    Some((id, lines.map(place).collect::<Option<_>>()?))
+    let is_place = |line: &&str| !line.starts_with(OUT_WORD);
+    let mut places = Vec::new();
+    while let Some(line) = lines.next_if(is_place) {
+        places.push(place(line)?);
+    }
+    let Some(line) = lines.next() else { return Some(Greeting { id, places, out: None }) };
+    let (number, gateway) = line.strip_prefix(OUT_WORD)?.strip_prefix(' ')?.split_once(' ')?;
+    let number = number.parse().ok().filter(|number| *number < places.len())?;
+    let port = |line: &str| {
+        let (word, inside) = line.split_once(' ')?;
+        (word == UDP_WORD || word == TCP_WORD).then_some(())?;
+        Some((word == UDP_WORD, inside.parse().ok()?))
+    };
+    let ports = lines.map(port).collect::<Option<_>>()?;
+    Some(Greeting { id, places, out: Some((number, gateway.parse().ok()?, ports)) })
 }
 
 /// The listening socket, and what is connected.
@@ -185,13 +227,16 @@ impl Links {
         let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
         let Some(linked) = self.containers.get(&number) else { return Err(bad("it has gone")) };
         let (text, mut descriptors) = receive(&linked.connection)?;
-        let (id, places) = parse(&text).ok_or_else(|| bad("it is of another version"))?;
+        let greeting = parse(&text).ok_or_else(|| bad("it is of another version"))?;
+        let Greeting { id, places, out } = greeting;
+        let ports = out.as_ref().map_or(0, |(.., ports)| ports.len());
+        if descriptors.len() != places.len() + 2 + ports {
+            return Err(bad("it sends not as many descriptors as it has networks and ports"));
+        }
+        let sockets = descriptors.split_off(places.len() + 2);
         let (Some(tcp), Some(udp)) = (descriptors.pop(), descriptors.pop()) else {
             return Err(bad("it sends too few descriptors"));
         };
-        if descriptors.len() != places.len() {
-            return Err(bad("it sends not as many descriptors as it has networks"));
-        }
         let (udp, tcp) = (UdpSocket::from(udp), TcpListener::from(tcp));
         udp.set_nonblocking(true)?;
         tcp.set_nonblocking(true)?;
@@ -204,17 +249,33 @@ impl Links {
         };
         watch(UDP, &given.udp)?;
         watch(TCP, &given.tcp)?;
-        for (place, device) in places.into_iter().zip(descriptors) {
-            match self.switch.add(place, device) {
-                Ok(port) => given.ports.push(port),
-                Err(error) => {
-                    self.release(&given);
-                    return Err(error);
-                }
-            }
+        let near = places.iter().map(|place| place.subnet).collect();
+        if let Err(error) = self.connect(&mut given, places, descriptors).and_then(|()| {
+            let Some((number, gateway, ports)) = out else { return Ok(()) };
+            let published = ports.into_iter().zip(sockets);
+            let published = published
+                .map(|((udp, inside), socket)| Published { socket, udp, inside })
+                .collect();
+            let port = given.ports.get(number).copied().unwrap_or_default();
+            self.switch.lead_out(port, Way { gateway, near, published })
+        }) {
+            self.release(&given);
+            return Err(error);
         }
         if let Some(linked) = self.containers.get_mut(&number) {
             linked.given = Some(given);
+        }
+        Ok(())
+    }
+
+    fn connect(
+        &self,
+        given: &mut Given,
+        places: Vec<Place>,
+        devices: Vec<OwnedFd>,
+    ) -> io::Result<()> {
+        for (place, device) in places.into_iter().zip(devices) {
+            given.ports.push(self.switch.add(place, device)?);
         }
         Ok(())
     }

@@ -21,18 +21,32 @@ fn greetings_are_read_as_they_were_written() {
     };
     let both = [endpoint("ab", [10, 0, 0, 2]), endpoint("cd", [10, 1, 0, 2])];
     let text = greeting("0f", &both);
-    let (id, places) = parse(&text).unwrap();
+    let read = parse(&text).unwrap();
     let place = |endpoint: &Endpoint| Place {
         network: endpoint.network_id.clone(),
         address: endpoint.address,
         subnet: endpoint.subnet,
     };
-    assert_eq!((id, places), ("0f", both.iter().map(place).collect()));
+    let places: Vec<_> = both.iter().map(place).collect();
+    assert_eq!(read, Greeting { id: "0f", places: places.clone(), out: None });
+    let ports = [(false, 80), (true, 53)];
+    let out = way_out(&both, &ports).unwrap();
+    let told = Some((0, both[0].gateway, ports.to_vec()));
+    assert_eq!(parse(&format!("{text}{out}")).unwrap(), Greeting { id: "0f", places, out: told });
+    // The first network with a way out leads there.
+    let mut both = both;
+    both[0].internal = true;
+    assert_eq!(way_out(&both, &[]).as_deref(), Some("out 1 10.0.0.1\n"));
+    both[1].internal = true;
+    assert_eq!(way_out(&both, &[]), None);
     for bad in ["", "coracle-links 2\n0f\n", "coracle-links 1\n", "coracle-links 1\n\n"] {
         assert!(parse(bad).is_none(), "{bad:?}");
     }
     for bad in ["ab", "ab 10.0.0.2", "ab 10.0.0.2/33", "ab x/24"] {
         assert!(parse(&format!("{WORD}\n0f\n{bad}\n")).is_none(), "{bad:?}");
+    }
+    for bad in ["out", "out 0", "out 2 10.0.0.1", "out 0 x", "out 0 10.0.0.1\nsctp 1"] {
+        assert!(parse(&format!("{text}{bad}\n")).is_none(), "{bad:?}");
     }
 }
 

@@ -16,7 +16,7 @@ mod uplink;
 
 pub use abi::network::NAME_SERVER;
 pub use containers::Containers;
-pub use links::{greeting, socket};
+pub use links::{greeting, socket, way_out};
 pub use process::{is_running, run};
 pub use server::{Answers, Client, Directory, Server};
 pub use start::{WORD, ensure, ensure_served};

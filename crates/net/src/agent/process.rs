@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use abi::network::{AGENT, DOMAIN, Family, NAME_SERVER, Place, Port, Protocol, Slot, Table, Use};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::sockopt;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use store::Store;
 use sys::ofd::{OfdLock, try_ofd_lock};
 use sys::shared::SharedWords;
@@ -56,6 +57,9 @@ pub fn run(store: &Store, containers: Box<dyn Containers>, ready: impl FnOnce())
     if try_ofd_lock(&lock, OfdLock::Exclusive).is_err() {
         return Ok(());
     }
+    // Connections to the outside are descriptors, and a user's limit is often 1024.
+    let limit = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit });
     let words = SharedWords::map(&lock).map_err(|errno| failed(errno.into()))?;
     let (containers, words) = (Arc::<dyn Containers>::from(containers), Arc::new(words));
     let alive = Arc::new(Alive::new(&containers));

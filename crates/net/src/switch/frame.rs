@@ -19,13 +19,14 @@ pub const LONGEST: usize = HEADER + ETHERNET + (64 << 10);
 pub const ANSWER: usize = HEADER + ETHERNET + ARP;
 
 /// Size of an ethernet header: both addresses, and the kind.
-const ETHERNET: usize = 14;
+pub(super) const ETHERNET: usize = 14;
 /// Size of a message of ARP for ethernet and IPv4 (RFC 826).
 const ARP: usize = 28;
 /// The shortest header of IPv4 (RFC 791).
 const IP: usize = 20;
 
-const KIND_IP: u16 = 0x0800;
+/// The kind of frames of IPv4.
+pub(super) const KIND_IP: u16 = 0x0800;
 const KIND_ARP: u16 = 0x0806;
 const REQUEST: u16 = 1;
 const REPLY: u16 = 2;
@@ -39,8 +40,9 @@ pub enum Route {
     All,
     /// To nobody: it asks for the ethernet address of this member.
     Question(Ipv4Addr),
-    /// Nowhere: it is none of IPv4, damaged, for an address outside, or from an address that is not
-    /// the sender's.
+    /// Out of the network.
+    Outside,
+    /// Nowhere: it is none of IPv4, damaged, or from an address that is not the sender's.
     Nowhere,
 }
 
@@ -64,7 +66,8 @@ pub fn route(frame: &[u8], subnet: Subnet, sender: Ipv4Addr) -> Route {
         Some((_, to)) if to.is_multicast() || to.is_broadcast() || to == subnet.last() => {
             Route::All
         }
-        Some((_, to)) if subnet.contains(to) && to != sender => Route::Member(to),
+        Some((_, to)) if !subnet.contains(to) => Route::Outside,
+        Some((_, to)) if to != sender => Route::Member(to),
         _ => Route::Nowhere,
     }
 }
@@ -185,7 +188,7 @@ pub(crate) mod tests {
         let to = |to| route(&packet(DB, to, &[]), subnet(), DB);
         assert_eq!(to(WEB), Route::Member(WEB));
         assert_eq!(to(DB), Route::Nowhere);
-        assert_eq!(to(Ipv4Addr::new(100, 80, 1, 3)), Route::Nowhere);
+        assert_eq!(to(Ipv4Addr::new(100, 80, 1, 3)), Route::Outside);
         assert_eq!(to(Ipv4Addr::new(100, 80, 0, 255)), Route::All);
         assert_eq!(to(Ipv4Addr::BROADCAST), Route::All);
         assert_eq!(to(Ipv4Addr::new(224, 0, 0, 251)), Route::All);
@@ -230,7 +233,7 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Whatever a member sends, nothing panics, and nothing leads out of the network.
+        /// Whatever a member sends, nothing panics, and what goes to a member stays in the network.
         #[test]
         fn any_bytes(
             start in prop::sample::select(vec![0_u16, KIND_IP, KIND_ARP]),
@@ -242,7 +245,7 @@ pub(crate) mod tests {
             match route(&frame, subnet(), DB) {
                 Route::Member(to) => prop_assert!(subnet().contains(to) && to != DB),
                 Route::Question(asked) => prop_assert!(answer(&frame, asked).is_some()),
-                Route::All | Route::Nowhere => {}
+                Route::All | Route::Outside | Route::Nowhere => {}
             }
             let _ = (answer(&frame, WEB), sender(&frame), route(&bytes, subnet(), DB));
         }

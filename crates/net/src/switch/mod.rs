@@ -13,9 +13,11 @@
 //! - A few threads wait for all ports ([`Switch::start`]). A port is read by one of them at a time,
 //!   so the order of its frames stays. Each has one buffer, so memory does not grow with ports.
 //!
-//! Members of other hosts are behind an [`Uplink`].
+//! Members of other hosts are behind an [`Uplink`], everybody else behind a way out ([`outside`]) if
+//! the container has one there.
 
 pub mod frame;
+pub mod outside;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +26,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -32,6 +34,7 @@ use rustix::io::Errno;
 
 use crate::subnet::Subnet;
 use frame::Route;
+use outside::{Gate, Outside, Way};
 
 /// How many frames a thread takes from a port before it looks at the others.
 const TURN: usize = 64;
@@ -80,14 +83,16 @@ struct Port {
     network: Arc<Network>,
     address: Ipv4Addr,
     subnet: Subnet,
-    device: OwnedFd,
+    device: Arc<OwnedFd>,
     failures: AtomicU64,
+    /// The way out, if it leads from here.
+    gate: OnceLock<Arc<Gate>>,
 }
 
 impl Port {
     /// Hands a frame to the member, unless its device takes none now.
     fn send(&self, frame: &[u8]) {
-        let _ = rustix::io::retry_on_intr(|| rustix::io::write(&self.device, frame));
+        let _ = rustix::io::retry_on_intr(|| rustix::io::write(&*self.device, frame));
     }
 }
 
@@ -98,6 +103,7 @@ pub struct Switch {
     networks: RwLock<HashMap<String, Arc<Network>>>,
     last: AtomicU64,
     uplink: OnceLock<Box<dyn Uplink>>,
+    outside: Mutex<Option<Arc<Outside>>>,
 }
 
 impl std::fmt::Debug for Switch {
@@ -118,6 +124,7 @@ impl Switch {
             networks: RwLock::default(),
             last: AtomicU64::new(0),
             uplink: OnceLock::new(),
+            outside: Mutex::default(),
         });
         let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         for _ in 0..processors.clamp(2, THREADS) {
@@ -144,11 +151,12 @@ impl Switch {
         let mut networks = write(&self.networks);
         let new = || Arc::new(Network { id: network.clone(), members: RwLock::default() });
         let network = Arc::clone(networks.entry(network.clone()).or_insert_with(new));
-        let port = Arc::new(Port { number, network, address, subnet, device, failures });
+        let (device, gate) = (Arc::new(device), OnceLock::new());
+        let port = Arc::new(Port { number, network, address, subnet, device, failures, gate });
         write(&self.ports).insert(number, Arc::clone(&port));
         write(&port.network.members).insert(address, Arc::clone(&port));
         drop(networks);
-        let added = epoll::add(&self.epoll, &port.device, EventData::new_u64(number), WANTED);
+        let added = epoll::add(&self.epoll, &*port.device, EventData::new_u64(number), WANTED);
         if added.is_err() {
             self.remove(number);
         }
@@ -156,11 +164,29 @@ impl Switch {
         Ok(number)
     }
 
+    /// Leads a member out of its network by its port, for as long as that is there.
+    ///
+    /// # Errors
+    /// Those of making a thread, and of epoll(7): a socket that is none.
+    pub fn lead_out(&self, number: u64, way: Way) -> io::Result<()> {
+        let Some(port) = read(&self.ports).get(&number).cloned() else { return Ok(()) };
+        let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
+        let outside = match &mut *outside {
+            Some(outside) => outside,
+            none => none.insert(Outside::start()?),
+        };
+        let _ = port.gate.set(outside.open(&port.device, port.address, way)?);
+        Ok(())
+    }
+
     /// Removes a port, if it is still there.
     pub fn remove(&self, number: u64) {
         let Some(port) = write(&self.ports).remove(&number) else { return };
         // The device may be open elsewhere, so the kernel does not do it.
-        let _ = epoll::delete(&self.epoll, &port.device);
+        let _ = epoll::delete(&self.epoll, &*port.device);
+        if let Some(gate) = port.gate.get() {
+            gate.close();
+        }
         let mut networks = write(&self.networks);
         let mut members = write(&port.network.members);
         if members.get(&port.address).is_some_and(|there| there.number == number) {
@@ -197,7 +223,7 @@ impl Switch {
                     port.send(bytes);
                 }
             }
-            Route::Question(_) | Route::Nowhere => {}
+            Route::Question(_) | Route::Outside | Route::Nowhere => {}
         }
     }
 
@@ -216,7 +242,7 @@ impl Switch {
                 let Some(port) = read(&self.ports).get(&number).cloned() else { continue };
                 if self.drain(&port, &mut buffer) {
                     let data = EventData::new_u64(number);
-                    let _ = epoll::modify(&self.epoll, &port.device, data, WANTED);
+                    let _ = epoll::modify(&self.epoll, &*port.device, data, WANTED);
                 } else {
                     self.remove(number);
                 }
@@ -227,7 +253,7 @@ impl Switch {
     /// Forwards what a port has; whether it is still of use.
     fn drain(&self, port: &Port, buffer: &mut [u8]) -> bool {
         for _ in 0..TURN {
-            match rustix::io::read(&port.device, &mut *buffer) {
+            match rustix::io::read(&*port.device, &mut *buffer) {
                 // A socket whose other end is closed.
                 Ok(0) => return false,
                 Ok(length) => {
@@ -254,7 +280,14 @@ impl Switch {
 
     fn forward(&self, port: &Port, bytes: &[u8]) {
         let (network, uplink) = (&port.network, self.uplink.get());
+        let gate_at = |address| port.gate.get().filter(|gate| gate.gateway == address);
         match frame::route(bytes, port.subnet, port.address) {
+            Route::Member(to) if let Some(gate) = gate_at(to) => gate.take(bytes),
+            Route::Outside => {
+                if let Some(gate) = port.gate.get() {
+                    gate.take(bytes);
+                }
+            }
             Route::Member(to) => match (member(network, to), uplink) {
                 (Some(other), _) => other.send(bytes),
                 (None, Some(uplink)) => uplink.carry(&network.id, Some(to), bytes),
@@ -270,7 +303,7 @@ impl Switch {
             }
             Route::Question(asked) => {
                 let is_elsewhere = || uplink.is_some_and(|uplink| uplink.has(&network.id, asked));
-                if (member(network, asked).is_some() || is_elsewhere())
+                if (gate_at(asked).is_some() || member(network, asked).is_some() || is_elsewhere())
                     && let Some(answer) = frame::answer(bytes, asked)
                 {
                     port.send(&answer);

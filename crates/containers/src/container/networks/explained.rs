@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use engine::plan::{self, Network as Planned, Plan};
+use engine::plan::{self, Network as Planned, Plan, WayOut};
 use engine::spec::{ContainerConfig, NetworkMode, Publish};
 use net::{agent, hosts, members};
 use serde::Serialize;
@@ -28,6 +28,10 @@ pub struct Explained {
     networks: Vec<Place>,
     /// Its host name; `None` for the host's.
     hostname: Option<String>,
+    /// The way out of networks of packets: `pasta`, `slirp4netns`, `none`, or `switch` and why it is
+    /// none of the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    way_out: Option<String>,
     /// Ports on the host.
     published: Vec<Publish>,
     /// Where programs ask for names; `None` where they ask the host's servers.
@@ -82,11 +86,22 @@ pub fn explained(
         mode,
         networks,
         hostname,
+        way_out: way_out(&planned.network),
         published: network.published().to_vec(),
         name_server: asks.then_some(agent::NAME_SERVER),
         variables: plan::variables(&planned.network, &facts, network.networks.len())
             .into_iter()
             .collect(),
+    })
+}
+
+fn way_out(network: &Planned) -> Option<String> {
+    let Planned::Packets(packets) = network else { return None };
+    Some(match &packets.outside {
+        Some(WayOut::Helper(outside)) if outside.slirp => "slirp4netns".to_owned(),
+        Some(WayOut::Helper(_)) => "pasta".to_owned(),
+        Some(WayOut::Switch { because, .. }) => format!("switch: {because}"),
+        None => "none".to_owned(),
     })
 }
 

@@ -1,7 +1,8 @@
 //! A process beside a container that keeps its devices for the switch.
 //!
 //! It is made by the assistant ([`super::assistant`]), stays in the host's namespaces, and has
-//! nothing but the descriptors that [`super::links`] has made. It gives them to the agent of the
+//! nothing but the descriptors that [`super::links`] has made, and the sockets of published ports
+//! where the switch has them. It gives them to the agent of the
 //! host over a connection that lasts as long as the container: the kernel closes it when this
 //! process ends, and the agent forgets the container. If the agent ends, which happens only where
 //! it is killed, this process has another one started, and gives it the same descriptors.
@@ -19,7 +20,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -35,9 +36,15 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)
 const TAKEN: &[u8] = b"+";
 
 /// Makes the process; returns when the switch has the devices. Called in the host's namespaces.
-pub(super) fn start(plan: &Plan, switch: &Switch, pid: u32, devices: &[OwnedFd]) -> Result<()> {
+/// `greeting`: what the switch is told with them.
+pub(super) fn start(
+    plan: &Plan,
+    (switch, greeting): (&Switch, &str),
+    pid: u32,
+    devices: &[BorrowedFd<'_>],
+) -> Result<()> {
     let (ready, tell) = raw_pipe()?;
-    detached(|| keep(plan, switch, pid, devices, tell))?;
+    detached(|| keep(plan, (switch, greeting), pid, devices, tell))?;
     let mut answer = Vec::new();
     let _ = std::fs::File::from(ready).read_to_end(&mut answer);
     if answer == TAKEN {
@@ -46,8 +53,14 @@ pub(super) fn start(plan: &Plan, switch: &Switch, pid: u32, devices: &[OwnedFd])
     Err(Error::Switch { why: String::from_utf8_lossy(&answer).into_owned() })
 }
 
-fn keep(plan: &Plan, switch: &Switch, pid: u32, devices: &[OwnedFd], tell: OwnedFd) {
-    let kept: Vec<_> = devices.iter().chain([&tell]).map(AsFd::as_fd).collect();
+fn keep(
+    plan: &Plan,
+    (switch, greeting): (&Switch, &str),
+    pid: u32,
+    devices: &[BorrowedFd<'_>],
+    tell: OwnedFd,
+) {
+    let kept: Vec<_> = devices.iter().copied().chain([tell.as_fd()]).collect();
     if sys::process::keep_these(&kept).is_err() {
         return;
     }
@@ -56,7 +69,7 @@ fn keep(plan: &Plan, switch: &Switch, pid: u32, devices: &[OwnedFd], tell: Owned
     let mut tell = Some(std::fs::File::from(tell));
     let (since, mut pause) = (Instant::now(), PAUSES[0]);
     loop {
-        match give(switch, devices) {
+        match give((switch, greeting), devices) {
             Ok(connection) => {
                 if let Some(mut tell) = tell.take() {
                     let _ = tell.write_all(TAKEN);
@@ -90,7 +103,7 @@ fn keep(plan: &Plan, switch: &Switch, pid: u32, devices: &[OwnedFd], tell: Owned
 }
 
 /// Gives the devices to the agent: the connection. An error of kind `Other` is its refusal.
-fn give(switch: &Switch, devices: &[OwnedFd]) -> io::Result<OwnedFd> {
+fn give((switch, greeting): (&Switch, &str), devices: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
     let kind = SocketType::SEQPACKET;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
     // One that was stopped must not hold up a start for ever.
@@ -104,8 +117,7 @@ fn give(switch: &Switch, devices: &[OwnedFd]) -> io::Result<OwnedFd> {
     let name = switch.socket.file_name().unwrap_or_default();
     let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
     rustix::net::connect(&socket, &SocketAddrUnix::new(&short)?)?;
-    let devices: Vec<_> = devices.iter().map(AsFd::as_fd).collect();
-    send_with(&socket, switch.greeting.as_bytes(), &devices)?;
+    send_with(&socket, greeting.as_bytes(), devices)?;
     let mut answer = [0; 512];
     let (length, _) = rustix::io::retry_on_intr(|| {
         rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())

@@ -13,12 +13,15 @@
 //! Both give and take frames behind the same header (`virtio_net_hdr`), so the switch does not know
 //! which is which.
 //!
+//! Where the switch is the way out, too, everything else is routed to the gateway of the first
+//! network that has one.
+//!
 //! The sockets at which the container's programs ask for names are made here too: the agent answers
 //! at 127.0.0.11, port 53, of this namespace, and knows by the socket who asks.
 
 use super::leave::unshare;
 use crate::error::{Error, Result};
-use crate::plan::{Device, Link, Network, Plan};
+use crate::plan::{Device, Link, Network, Plan, WayOut};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -46,6 +49,12 @@ pub(in crate::engines) fn make(plan: &Plan) -> Result<Vec<OwnedFd>> {
         let name = name(number);
         set_up(&name, link)
             .map_err(|errno| Error::call(format!("set the interface {name} up"), errno))?;
+    }
+    if let Some(WayOut::Switch { .. }) = packets.outside
+        && let Some(gateway) = links.iter().find_map(|link| link.gateway)
+    {
+        link::set_gateway(gateway)
+            .map_err(|errno| Error::call(format!("lead the way out to {gateway}"), errno))?;
     }
     all.extend(sockets().map_err(|error| Error::Call {
         doing: format!("bind {} in the container", abi::network::NAME_SERVER),

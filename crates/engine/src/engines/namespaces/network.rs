@@ -9,17 +9,21 @@
 //!
 //! Ports are listened on by the helper, as the user, so ports below 1024 need
 //! `net.ipv4.ip_unprivileged_port_start`.
+//!
+//! Networks with names need no helper: where none can run, the switch leads their containers out,
+//! and is given the sockets of their ports, which stay bound if it ends.
 
 use super::beside::{detached, outlive};
 use super::keeper;
 use crate::error::{Error, Result};
 use crate::launch::etc_files::write_file;
-use crate::plan::{DNS_FORWARD, EtcFile, Network, Outside, Plan, SLIRP_DNS};
+use crate::plan::{DNS_FORWARD, EtcFile, Network, Outside, Plan, SLIRP_DNS, WayOut};
 use crate::processes;
 use crate::spec::Publish;
 use rustix::process::Signal;
 use std::io::{Read, Seek, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,15 +39,57 @@ pub(super) fn connect(plan: &Plan, pid: u32, devices: &[OwnedFd]) -> Result<()> 
         Network::Inherit | Network::Loopback | Network::Names(_) => Ok(()),
         Network::Helper(outside) => lead_out(plan, outside, None, pid),
         Network::Packets(packets) => {
+            let sockets = match &packets.outside {
+                Some(WayOut::Switch { publish, .. }) => listen(publish)?,
+                Some(WayOut::Helper(_)) | None => Vec::new(),
+            };
             if let Some(switch) = plan.network.place().and_then(|place| place.switch.as_ref()) {
-                keeper::start(plan, switch, pid, devices)?;
+                let greeting = match (&packets.outside, &switch.way_out) {
+                    (Some(WayOut::Switch { .. }), Some(way_out)) => {
+                        format!("{}{way_out}", switch.greeting)
+                    }
+                    _ => switch.greeting.clone(),
+                };
+                let all: Vec<_> = devices.iter().chain(&sockets).map(AsFd::as_fd).collect();
+                keeper::start(plan, (switch, &greeting), pid, &all)?;
             }
             match &packets.outside {
-                Some(outside) => lead_out(plan, outside, Some(OUTSIDE), pid),
-                None => Ok(()),
+                Some(WayOut::Helper(outside)) => lead_out(plan, outside, Some(OUTSIDE), pid),
+                Some(WayOut::Switch { .. }) | None => Ok(()),
             }
         }
     }
+}
+
+/// Binds the host's ports that the switch leads to the container, in the order of their numbers.
+fn listen(publish: &[Publish]) -> Result<Vec<OwnedFd>> {
+    let mut all = Vec::new();
+    for one in publish {
+        for port in (one.host..=u16::MAX).take(one.count.max(1).into()) {
+            let socket = match one.address {
+                Some(address) => bind((address, port).into(), one.udp),
+                // All addresses of both versions, where the host has both.
+                None => bind((Ipv6Addr::UNSPECIFIED, port).into(), one.udp)
+                    .or_else(|_| bind((Ipv4Addr::UNSPECIFIED, port).into(), one.udp)),
+            };
+            all.push(socket.map_err(|error| Error::Call {
+                doing: format!("bind the host's port {port}"),
+                errno: error.into(),
+            })?);
+        }
+    }
+    Ok(all)
+}
+
+fn bind(place: SocketAddr, udp: bool) -> std::io::Result<OwnedFd> {
+    if udp {
+        let socket = UdpSocket::bind(place)?;
+        socket.set_nonblocking(true)?;
+        return Ok(socket.into());
+    }
+    let listener = TcpListener::bind(place)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener.into())
 }
 
 /// Connects it with the outside. `device`: the name of the device there, if it matters.

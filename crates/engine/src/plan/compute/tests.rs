@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::{Device, IdRange, Mount, Namespaces, Network, NoAccounts};
+use crate::plan::{Device, IdRange, Mount, Namespaces, Network, NoAccounts, WayOut};
 use crate::spec::{
     Limits, MountKind, NamespaceMode, Namespaces as Asked, NetworkMode, NetworkSpec, Publish,
     Security, Ulimit,
@@ -116,11 +116,15 @@ fn networks_with_names_are_devices_of_a_namespace() {
     };
     let (open, warnings) = packets(&named, &facts());
     assert_eq!((open.device, warnings.len()), (Device::Tap, 0));
-    assert!(open.outside.is_some_and(|outside| !outside.slirp));
+    assert!(matches!(open.outside, Some(WayOut::Helper(outside)) if !outside.slirp));
     let closed = Facts { no_tun: Some("EACCES".into()), ..facts() };
     let (shut, warnings) = packets(&named, &closed);
-    assert_eq!((shut.device, shut.outside), (Device::Veth, None));
-    assert!(matches!(&warnings[..], [one] if one.contains("EACCES") && one.contains("I1")));
+    assert_eq!((shut.device, warnings.len()), (Device::Veth, 0));
+    let because = |outside| match outside {
+        Some(WayOut::Switch { because, publish }) => Some((because, publish.len())),
+        _ => None,
+    };
+    assert!(because(shut.outside).is_some_and(|(why, ports)| why.contains("EACCES") && ports == 0));
     let internal = Facts { internal_networks: true, ..closed.clone() };
     assert_eq!(packets(&named, &internal).1, Vec::<String>::new(), "nothing leads out anyway");
     let veth = Facts { link: "veth".into(), ..facts() };
@@ -132,8 +136,12 @@ fn networks_with_names_are_devices_of_a_namespace() {
         network: NetworkSpec { mode, publish, ..NetworkSpec::default() },
         ..config()
     };
-    let error = planned(&published, &closed, &Overrides::default()).unwrap_err();
-    assert!(error.hint().is_some_and(|hint| hint.contains("I1")), "{error}");
+    assert!(because(packets(&published, &closed).0.outside).is_some_and(|(_, ports)| ports == 1));
+    let mut many = published.clone();
+    many.network.publish[0].count = 201;
+    assert!(packets(&many, &facts()).0.outside.is_some());
+    let error = planned(&many, &closed, &Overrides::default()).unwrap_err();
+    assert!(error.to_string().contains("200 at most"), "{error}");
     assert!(packets(&published, &internal).1[0].contains("discarded"));
 }
 
