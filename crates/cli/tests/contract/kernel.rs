@@ -109,8 +109,8 @@ fn flags_of_files(w: &World) -> Outcome {
     prints(w, "flags", include_str!("flags.c"), &expected)
 }
 
-/// In `/proc/self/maps` the stack does not follow a mapping with a name in brackets: PMIx passes
-/// over the line behind one, and looks for free memory beyond the stack.
+/// In `/proc/self/maps` the stack does not follow a mapping with a name in brackets: `PMIx`
+/// passes over the line behind one, and looks for free memory beyond the stack.
 fn stack_is_found(w: &World) -> Outcome {
     if w.engine.starts_with(['N', 'R']) {
         return Err(Skip("the kernel itself loads programs".to_owned()));

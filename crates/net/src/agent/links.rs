@@ -3,10 +3,10 @@
 //! The process beside a container connects to a socket in the store's directory and sends one
 //! message: which container it is, and for each of its networks the id and the address
 //! ([`greeting`]), with descriptors: the ports of its devices in the same order, then a UDP socket
-//! and a TCP listener at 127.0.0.11, port 53, of the container's own namespace; and where the switch is
-//! the container's way out too, the bound sockets of its published ports ([`way_out`]). The agent
-//! answers `+`, or the reason for its refusal. The container's ports and its questions for names are served
-//! as long as the connection lasts.
+//! and a TCP listener at 127.0.0.11, port 53, of the container's own namespace; and where the
+//! switch is the container's way out too, the bound sockets of its published ports ([`way_out`]).
+//! The agent answers `+`, or the reason for its refusal. The container's ports and its questions
+//! for names are served as long as the connection lasts.
 //!
 //! So nothing has to be noticed or cleaned up: the kernel closes the connection when that process
 //! ends, whatever ends it. And if the agent is killed, the process sees the end of the connection,
@@ -76,8 +76,8 @@ pub fn greeting(id: &str, endpoints: &[Endpoint]) -> String {
 }
 
 /// What is said after the [`greeting`] of a container that the switch leads out: by which of its
-/// networks and which gateway, and to which ports of it the sockets lead that come with it, in their
-/// order: whether a port is UDP's, and its number. `None` where no network has a way out.
+/// networks and which gateway, and to which ports of it the sockets lead that come with it, in
+/// their order: whether a port is UDP's, and its number. `None` where no network has a way out.
 pub fn way_out(endpoints: &[Endpoint], published: &[(bool, u16)]) -> Option<String> {
     let (number, first) = endpoints.iter().enumerate().find(|(_, one)| !one.internal)?;
     let port = |(udp, inside): &(bool, u16)| {
@@ -87,14 +87,17 @@ pub fn way_out(endpoints: &[Endpoint], published: &[(bool, u16)]) -> Option<Stri
     Some(format!("{OUT_WORD} {number} {}\n{ports}", first.gateway))
 }
 
+/// The place by which a container is led out, the gateway there, and its published ports: whether
+/// each is UDP's, and its number.
+type WayOut = (usize, Ipv4Addr, Vec<(bool, u16)>);
+
 /// What a greeting says.
 #[derive(Debug, PartialEq, Eq)]
 struct Greeting<'a> {
     /// The container's id.
     id: &'a str,
     places: Vec<Place>,
-    /// The place by which it is led out, the gateway there, and its published ports.
-    out: Option<(usize, Ipv4Addr, Vec<(bool, u16)>)>,
+    out: Option<WayOut>,
 }
 
 fn parse(text: &str) -> Option<Greeting<'_>> {

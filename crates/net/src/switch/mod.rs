@@ -13,8 +13,8 @@
 //! - A few threads wait for all ports ([`Switch::start`]). A port is read by one of them at a time,
 //!   so the order of its frames stays. Each has one buffer, so memory does not grow with ports.
 //!
-//! Members of other hosts are behind an [`Uplink`], everybody else behind a way out ([`outside`]) if
-//! the container has one there.
+//! Members of other hosts are behind an [`Uplink`], everybody else behind a way out ([`outside`])
+//! if the container has one there.
 
 pub mod frame;
 pub mod outside;

@@ -28,8 +28,8 @@ pub struct Explained {
     networks: Vec<Place>,
     /// Its host name; `None` for the host's.
     hostname: Option<String>,
-    /// The way out of networks of packets: `pasta`, `slirp4netns`, `none`, or `switch` and why it is
-    /// none of the others.
+    /// The way out of networks of packets: `pasta`, `slirp4netns`, `none`, or `switch` and why it
+    /// is none of the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     way_out: Option<String>,
     /// Ports on the host.

@@ -12,7 +12,7 @@ use rustix::net::{
 };
 use smoltcp::wire::{Icmpv4DstUnreachable, IpProtocol};
 
-use super::gate::{Key, Protocol};
+use super::key::{Key, Protocol};
 use super::line::Line;
 
 /// One is given up when nothing has come or gone for so long.

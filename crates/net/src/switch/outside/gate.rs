@@ -17,6 +17,7 @@ use smoltcp::wire::{
 
 use super::super::frame::{ETHERNET, HEADER};
 use super::flow::{self, Flow, Via};
+use super::key::{Key, Protocol};
 use super::line::{self, Line};
 use super::stream::{self, Stream};
 use super::{Published, Waiting};
@@ -33,23 +34,6 @@ const EPHEMERAL: u16 = 32768;
 /// The connection's socket, whose edges are told.
 const EDGES: EventFlags =
     EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Protocol {
-    Tcp,
-    Udp,
-    Echo,
-}
-
-/// By what packets of one connection or flow are known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) protocol: Protocol,
-    /// The container's port; of echoes the number that their sender has chosen.
-    pub(super) port: u16,
-    /// The other side, as the container knows it; of echoes with port 0.
-    pub(super) other: SocketAddrV4,
-}
 
 /// A gate's state.
 #[derive(Debug)]
@@ -422,8 +406,8 @@ impl State {
     }
 
     /// As whom the container sees a client: by the client's own address if it can answer that one,
-    /// else by the gateway's and a port that tells it from others. `is_its`: a flow with this number
-    /// is the client's already.
+    /// else by the gateway's and a port that tells it from others. `is_its`: a flow with this
+    /// number is the client's already.
     fn seen_as(
         &self,
         protocol: Protocol,

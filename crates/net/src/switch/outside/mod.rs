@@ -22,6 +22,7 @@
 
 mod flow;
 mod gate;
+mod key;
 mod line;
 mod stream;
 #[cfg(test)]
