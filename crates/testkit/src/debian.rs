@@ -160,7 +160,7 @@ pub fn source(package: &str) -> Result<PathBuf, Skip> {
     }
     let part = cache().join(format!("source-{SUITE}-{package}-{}", std::process::id()));
     let line = format!("deb-src {} {SUITE} main\n", mirror());
-    let done = fetch(&part, &line, &["-qq", "source", "--download-only", package]);
+    let done = fetch(&part, &line, &["-qq", "source", "--download-only", "--tar-only", package]);
     done.map_err(|why| Skip(format!("fetching the source of {package}: {why}")))?;
     // Another process was quicker and has left the same there.
     if fs::rename(&part, &dir).is_err() {

@@ -257,6 +257,17 @@ impl Hosts {
         self.wire(&["ip", "link", "set", &port(host), state]);
     }
 
+    /// Lets no more than a rate reach a host, in the words of tc-tbf(8): `1gbit`.
+    ///
+    /// # Panics
+    /// If that is not possible.
+    pub fn limit(&self, host: usize, rate: &str) {
+        // A bucket of more than the longest packet, which is then not cut.
+        let bucket = ["tbf", "rate", rate, "burst", "256kb", "latency", "50ms"];
+        let queue = ["tc", "qdisc", "replace", "dev", &port(host), "root"];
+        self.wire(&[&queue[..], &bucket].concat());
+    }
+
     /// The bytes that a host has sent over its link.
     ///
     /// # Panics

@@ -45,6 +45,7 @@ pub mod runtimes;
 pub mod scratch;
 pub mod skip;
 pub mod slurm;
+pub mod ssh;
 pub mod terminal;
 pub mod tools;
 pub mod trees;

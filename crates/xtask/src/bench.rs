@@ -4,7 +4,8 @@
 //! one CPU, because in a virtual machine a wake-up across CPUs costs more than what is measured.
 //! Peers take turns with Coracle, so a slow second hits both; medians are compared. Without names
 //! all is measured. The results replace their sections of `docs/benchmarks.md`; other sections and
-//! the notes are kept.
+//! the notes are kept. `cargo xtask bench net PART...` measures parts of that section, and shows
+//! them only.
 
 mod engines;
 mod fresh;
@@ -58,6 +59,8 @@ pub(crate) struct Bench {
     pub(crate) scratch: Scratch,
     pub(crate) registry: DockerRegistry,
     pub(crate) rounds: usize,
+    /// What is measured of a section; all of it if there are none.
+    pub(crate) parts: Vec<String>,
 }
 
 type Measure = fn(&Bench) -> Outcome<Vec<Line>>;
@@ -84,9 +87,10 @@ pub(crate) use inside::{call_loop, fault_loop, time_loop};
 pub(crate) use net::work::{lookup as net_lookup, serve as net_serve, work as net_work};
 
 /// Measures the named sections, or all.
-pub(crate) fn run(names: &[String]) -> Outcome {
+pub(crate) fn run(words: &[String]) -> Outcome {
+    let (names, parts) = chosen(words)?;
     tools::set_up()?;
-    let mut bench = Bench::set()?;
+    let mut bench = Bench::set(parts)?;
     let mut sections = Vec::new();
     for (name, who, measure) in ALL {
         if names.is_empty() || names.iter().any(|wanted| wanted == name) {
@@ -100,12 +104,33 @@ pub(crate) fn run(names: &[String]) -> Outcome {
             sections.push(report::Section { name, lines, trouble });
         }
     }
-    report::write(&bench, &sections)?;
+    if bench.parts.is_empty() {
+        report::write(&bench, &sections)?;
+    }
     let trouble: Vec<String> = sections
         .iter()
         .filter_map(|section| Some(format!("{}: {}", section.name, section.trouble.as_ref()?)))
         .collect();
     if trouble.is_empty() { Ok(()) } else { Err(trouble.join("; ")) }
+}
+
+/// Sections, and parts of one section. Only `net` has parts.
+fn chosen(words: &[String]) -> Outcome<(&[String], Vec<String>)> {
+    if let Some((first, parts)) = words.split_first()
+        && first == "net"
+        && !parts.is_empty()
+        && parts.iter().all(|part| net::parts().any(|known| known == part))
+    {
+        return Ok((&words[..1], parts.to_vec()));
+    }
+    match words.iter().find(|word| !names().any(|known| known == *word)) {
+        Some(word) => {
+            let [sections, parts] =
+                [names().collect::<Vec<_>>(), net::parts().collect()].map(|names| names.join(", "));
+            Err(format!("no measurement is called {word}: there are {sections}; and net {parts}"))
+        }
+        None => Ok((words, Vec::new())),
+    }
 }
 
 /// The names of all sections.
@@ -114,7 +139,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Bench {
-    fn set() -> Outcome<Self> {
+    fn set(parts: Vec<String>) -> Outcome<Self> {
         let binary = release::build()?;
         let scratch = Scratch::new("bench").map_err(|error| error.to_string())?;
         let public = |from: &Path, name: &str| {
@@ -131,7 +156,8 @@ impl Bench {
         let home = PathBuf::new();
         let registry = DockerRegistry::start().map_err(|error| error.to_string())?;
         let rounds = std::env::var("CORACLE_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok());
-        Ok(Self { coracle, xtask, user, home, scratch, registry, rounds: rounds.unwrap_or(3) })
+        let rounds = rounds.unwrap_or(3);
+        Ok(Self { coracle, xtask, user, home, scratch, registry, rounds, parts })
     }
 
     /// Changes to another user, with an empty home. Called by an ordinary user it keeps that user.

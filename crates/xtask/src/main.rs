@@ -48,6 +48,7 @@ usage: cargo xtask TASK
   release            build the release binary and check its shape
   order              list the functions that a start executes, for the linker to place side by side
   bench [NAME]...    the measurements, as ratios; writes their sections of docs/benchmarks.md
+  bench net PART...  parts of the measurements of networks: names, packets, hosts, hpl
   docs               docs/syscalls.md, from the table of calls
   man DIR            man pages
   completions DIR    shell completions

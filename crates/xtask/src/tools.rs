@@ -7,7 +7,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use testkit::{tools, users};
@@ -118,10 +118,36 @@ pub(crate) fn set_up_kernels() -> Outcome {
 
 /// Builds pjdfstest as a static program, for containers of any image.
 fn build_pjdfstest() {
-    let (name, version) = tools::PJDFSTEST;
+    if let Err(error) = build_tool(tools::PJDFSTEST) {
+        println!("{error}: what needs it will be skipped");
+    }
+}
+
+/// Peers of networks: programs and their packages, for `cargo xtask bench net` alone.
+const PEERS: &[(&str, &str)] = &[("edge", "n2n"), ("wg", "wireguard-tools"), ("tc", "iproute2")];
+/// `WireGuard` without the kernel: <https://github.com/cloudflare/boringtun>.
+const BORINGTUN: (&str, &str) = ("boringtun-cli", "0.7.1");
+
+/// Installs the peers of networks that are missing, if root calls.
+pub(crate) fn set_up_peers() {
+    let missing = PEERS.iter().filter(|(program, _)| !has(program));
+    let names: Vec<&str> = missing.map(|(_, package)| *package).collect();
+    if !names.is_empty() && is_root() && has("apt-get") {
+        install(&names);
+    }
+}
+
+/// The path of boringtun, which is built if it is not there.
+pub(crate) fn boringtun() -> Outcome<String> {
+    Ok(build_tool(BORINGTUN)?.display().to_string())
+}
+
+/// A program of crates.io under [`tools::root`], which is built statically if it is not there.
+fn build_tool((name, version): (&str, &str)) -> Outcome<PathBuf> {
     let root = tools::root();
-    if root.join("bin").join(name).exists() {
-        return;
+    let program = root.join("bin").join(name);
+    if program.exists() {
+        return Ok(program);
     }
     let words = ["install", name, "--version", version, "--locked", "--quiet"];
     let mut command = cargo(&words);
@@ -131,11 +157,11 @@ fn build_pjdfstest() {
         .arg("--target-dir")
         .arg(root.join("build"))
         .env("RUSTFLAGS", "-C target-feature=+crt-static -C relocation-model=static");
-    if let Err(error) = check(&mut command) {
-        println!("could not build {name}: what needs it will be skipped ({error})");
-    }
+    let built = check(&mut command);
     // The compilation's files are not needed any more; if they cannot be removed, they do no harm.
     let _ = fs::remove_dir_all(root.join("build"));
+    built.map_err(|error| format!("could not build {name} ({error})"))?;
+    Ok(program)
 }
 
 /// Installs clients of udocker (workflow engines in Python) where Debian's Python finds them.

@@ -2,6 +2,7 @@
 //! program of another C library.
 
 use testkit::skip::Outcome;
+pub(crate) use testkit::ssh::SERVER as SSHD;
 
 use crate::In;
 use crate::stage::{Case, World, guest};
@@ -12,13 +13,6 @@ pub(crate) const CASES: &[(&str, In, Case)] = &[
     ("dig", In::First, dig),
     ("musl", In::First, musl),
 ];
-
-/// A server of SSH for root, who comes with the key that all containers of the image have.
-pub(crate) const SSHD: &str = "\
-    mkdir -p /run/sshd; install -d -m 700 /root/.ssh; cd /root/.ssh
-    cp /etc/ssh/ssh_host_ed25519_key id_ed25519; cp /etc/ssh/ssh_host_ed25519_key.pub authorized_keys
-    printf 'StrictHostKeyChecking no\\nUserKnownHostsFile /dev/null\\nLogLevel ERROR\\n' > config
-    exec /usr/sbin/sshd -D -e -o UsePAM=no";
 
 /// Logins from one container into another, on the port of the service.
 fn sshd(w: &World) -> Outcome {

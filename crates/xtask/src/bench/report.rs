@@ -52,7 +52,11 @@ pub(crate) fn write(bench: &Bench, sections: &[Section]) -> Outcome {
          \"Missed aims\" and the notes are written by hand. Everything runs as an unprivileged user with the\n\
          release binary. Start-up is pinned to one CPU. Each command takes turns with its peer, and medians\n\
          are compared. A ratio is Coracle's time over the peer's in the same run, so below 1 Coracle is\n\
-         faster than the peer. An aim is the worst result that is acceptable.\n",
+         faster than the peer. An aim is the worst result that is acceptable.\n\n\
+         `cargo xtask bench net PART...` measures parts of that section and only shows them: `names` and\n\
+         `packets` are networks of one host, `hosts` are those of two simulated hosts beside other programs\n\
+         that join hosts, `hpl` is Linpack and messages by Open MPI on four. `CORACLE_BENCH_ROUNDS` says how\n\
+         often each place has its turn, 3 times if it is not set.\n",
     );
     text.push_str(part(&old, MISSED));
     for name in super::names() {

@@ -8,10 +8,11 @@
 use std::hint::black_box;
 use std::io::{Error, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use abi::network::{Family, Membership, Port, Protocol, SIZE, Slot, Table, Use};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::shell::Outcome;
@@ -19,10 +20,22 @@ use crate::shell::Outcome;
 const STREAM: u8 = b's';
 const PING_PONG: u8 = b'p';
 const CONNECT: u8 = b'c';
+/// How many datagrams have come.
+const RECEIVED: u8 = b'r';
 /// Bytes of each write and read of a stream, as iperf3 has them.
 const BLOCK: usize = 128 << 10;
 /// How long the other end may take to begin.
 const SOON: Duration = Duration::from_secs(20);
+/// Bytes of each datagram that is counted, and for how long they are sent.
+const DATAGRAM: usize = 1000;
+const SENDING: Duration = Duration::from_secs(2);
+/// How often who sends at a rate looks at the clock.
+const PAUSE: Duration = Duration::from_micros(50);
+/// How long the last datagrams may take.
+const UNDER_WAY: Duration = Duration::from_millis(300);
+
+/// How many datagrams have come.
+static DATAGRAMS: AtomicU64 = AtomicU64::new(0);
 
 /// Seconds of processors that this process has taken.
 fn processor() -> f64 {
@@ -42,10 +55,14 @@ pub(crate) fn serve(words: &[String]) -> Outcome {
     let (address, _) = place(words)?;
     let failed = |error: Error| format!("serve {address}: {error}");
     let datagrams = UdpSocket::bind(address).map_err(failed)?;
+    // The system's greatest size, so that what waits for a busy receiver is not lost.
+    let _ = set_socket_recv_buffer_size(&datagrams, 1 << 20);
     let listener = TcpListener::bind(address).map_err(failed)?;
     std::thread::spawn(move || {
-        let mut bytes = [0; 64];
-        while datagrams.recv(&mut bytes).is_ok() {}
+        let mut bytes = [0; DATAGRAM];
+        while datagrams.recv(&mut bytes).is_ok() {
+            DATAGRAMS.fetch_add(1, Ordering::Relaxed);
+        }
     });
     loop {
         let (connection, _) = listener.accept().map_err(failed)?;
@@ -70,6 +87,7 @@ fn answer(mut connection: TcpStream) -> Result<(), Error> {
             while connection.read(&mut block)? != 0 {}
             connection.write_all(&(processor() - before).to_le_bytes())?;
         }
+        RECEIVED => connection.write_all(&DATAGRAMS.load(Ordering::Relaxed).to_le_bytes())?,
         _ => {}
     }
     Ok(())
@@ -99,7 +117,8 @@ pub(crate) fn work(words: &[String]) -> Outcome {
         "stream" => stream(address, count),
         "ping-pong" => ping_pong(address, count),
         "connect" => connections(address, count),
-        "sendto" => datagrams(address, count),
+        "sendto" => sendto(address, count),
+        "datagrams" => datagrams(address, count),
         other => return Err(format!("no work {other}")),
     };
     done.map_err(|error| format!("{kind} {address}: {error}"))
@@ -158,7 +177,7 @@ fn connections(address: SocketAddr, count: u32) -> Result<(), Error> {
 }
 
 /// Of a socket that is not connected, to a receiver that reads.
-fn datagrams(address: SocketAddr, count: u32) -> Result<(), Error> {
+fn sendto(address: SocketAddr, count: u32) -> Result<(), Error> {
     drop(connect(address)?);
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     socket.send_to(&[0; 32], address)?;
@@ -167,6 +186,40 @@ fn datagrams(address: SocketAddr, count: u32) -> Result<(), Error> {
         socket.send_to(&[0; 32], address)?;
     }
     each(began, count);
+    Ok(())
+}
+
+/// How many datagrams the other end has received until now.
+fn received(address: SocketAddr) -> Result<u64, Error> {
+    let mut connection = connect(address)?;
+    connection.write_all(&[RECEIVED])?;
+    let mut number = [0; 8];
+    connection.read_exact(&mut number)?;
+    Ok(u64::from_le_bytes(number))
+}
+
+/// Sends so many datagrams a second, or as many as it can (0). Prints how many have come each
+/// second, and which part was lost, in percent.
+fn datagrams(address: SocketAddr, rate: u32) -> Result<(), Error> {
+    let before = received(address)?;
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    let (datagram, began, mut sent) = ([7; DATAGRAM], Instant::now(), 0_u32);
+    while began.elapsed() < SENDING {
+        let due = if rate == 0 {
+            sent + 64
+        } else {
+            std::thread::sleep(PAUSE);
+            (began.elapsed().as_secs_f64() * f64::from(rate)) as u32
+        };
+        while sent < due {
+            socket.send_to(&datagram, address)?;
+            sent += 1;
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    std::thread::sleep(UNDER_WAY);
+    let came = u32::try_from(received(address)? - before).map_or(f64::NAN, f64::from);
+    println!("{} {}", came / seconds, (1.0 - came / f64::from(sent)) * 100.0);
     Ok(())
 }
 
