@@ -22,8 +22,8 @@ const MODES: [(&str, &str); 3] =
     [("I1", BY_NAME.name), ("P1", BY_NAME.name), ("N1", BY_PACKET.name)];
 /// The greatest ratio of the processors' time of what is encrypted.
 const ENCRYPTED: f64 = 3.0;
-/// MiB over a link of 1 Gb/s, whose greatest ratio is that of [`FULL`].
-const OVER_LINK: u32 = 128;
+/// MiB over a link of 1 Gb/s, and what peers send there; the greatest ratio is that of [`FULL`].
+const OVER_LINK: [u32; 2] = [128, 16];
 const FULL: f64 = 1.0 / 0.95;
 const LINK: &str = "1gbit";
 
@@ -109,7 +109,8 @@ fn slowly(cluster: &Cluster<'_>, places: &mut [Place]) -> Outcome<Vec<Line>> {
         cluster.hosts.limit(host, LINK);
     }
     for place in &mut *places {
-        place.begin_again([if place.is_peer { OVER_LINK / 2 } else { OVER_LINK }, 0, 0, 0]);
+        let [ours, theirs] = OVER_LINK;
+        place.begin_again([if place.is_peer { theirs } else { ours }, 0, 0, 0]);
     }
     rounds(cluster.bench, places)?;
     let aim = |name: &str, at: usize| match (name, at) {
