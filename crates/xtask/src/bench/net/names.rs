@@ -179,8 +179,9 @@ fn agent(bench: &Bench) -> Outcome<Vec<Line>> {
         line(&format!("memory of the agent of {MEMBERS} members (PSS)"), memory, 8.0, "MB"),
         line("time of the agent while it waits", part, 0.1, "%"),
     ];
-    for name in ["pasta", "slirp4netns"] {
-        let theirs = super::processes(|comm, _| comm.starts_with(name));
+    // pasta is the same program as passt, and called so there.
+    for (name, process) in [("pasta", "passt"), ("slirp4netns", "slirp4netns")] {
+        let theirs = super::processes(|comm, _| comm.starts_with(process));
         if let Some(memory) = theirs.first().and_then(|pid| memory_of(*pid)) {
             lines.push(Line {
                 what: "memory of the agent beside a peer for one container (PSS)".to_owned(),

@@ -51,7 +51,7 @@ const PEERS: [Peer; 4] = [
         script: include_str!("peers/pasta.sh"),
         address: "10.97.3.2",
         namespace: Some("/run/pasta-net"),
-        processes: &["pasta", "pasta.avx2"],
+        processes: &["passt", "passt.avx2"],
     },
     Peer {
         name: "VXLAN in slirp4netns",
