@@ -104,7 +104,7 @@ impl Stack {
     ///
     /// New kernels map it as any library, and the guest's libraries come below it, so the stack is
     /// the next line of `/proc/self/maps`. Programs were written for kernels that have it above:
-    /// PMIx (in Open MPI 5) passes over the line that follows such a name, misses the stack, and
+    /// `PMIx` (in Open MPI 5) passes over the line that follows such a name, misses the stack, and
     /// takes what is beyond for free memory.
     pub(crate) fn part_from_vdso(&self) {
         let Some(start) = self.value(at::AT_SYSINFO_EHDR) else { return };
