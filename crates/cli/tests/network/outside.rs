@@ -103,6 +103,14 @@ fn free(address: Ipv4Addr) -> u16 {
     TcpListener::bind((address, 0)).and_then(|one| one.local_addr()).expect("a port").port()
 }
 
+/// The first of two ports that nobody has, of those that the kernel gives to no client.
+fn two_in_a_row(address: Ipv4Addr) -> u16 {
+    let start = free(address) % 4096;
+    let is_free = |port: u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();
+    let mut all = (0..4096).map(|step| 20000 + 2 * ((start + step) % 4096));
+    all.find(|&port| is_free(port) && is_free(port + 1)).expect("two free ports")
+}
+
 fn out_by_the_switch(world: &World, place: Place<'_>) -> Outcome {
     let address = own_address()?;
     let lab = lab(world, place);
@@ -148,13 +156,7 @@ fn ask_by_datagram(to: SocketAddr) -> String {
 fn published_by_the_switch(world: &World, place: Place<'_>) -> Outcome {
     let own = own_address()?;
     let lab = lab(world, place);
-    let (first, datagrams) = loop {
-        // Two in a row.
-        let (first, other) = (free(own), free(own));
-        if first < u16::MAX && TcpListener::bind((own, first + 1)).is_ok() {
-            break (first, other);
-        }
-    };
+    let (first, datagrams) = (two_in_a_row(own), free(own));
     let range = format!("{first}-{}:80-81", first + 1);
     let one = format!("127.0.0.1:{datagrams}:54/udp");
     let options = ["-p", &range, "-p", &one];

@@ -4,6 +4,8 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use smoltcp::phy::{
     Checksum, ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken,
@@ -26,6 +28,9 @@ const IP: usize = 20;
 /// Size of the header of UDP (RFC 768).
 const UDP: usize = 8;
 const HOPS: u8 = 64;
+/// How long a device may take no packet, because the container's kernel has not worked on those
+/// before.
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// The container's device, and what is written to it.
 #[derive(Debug)]
@@ -69,7 +74,7 @@ impl Line {
     }
 
     /// Sends a packet of so many bytes, which `fill` writes. It is lost where it is longer than the
-    /// device's packets, or the device takes none now.
+    /// device's packets, or the device takes none for [`PATIENCE`].
     fn send<R>(&mut self, length: usize, fill: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
         let whole = self.buffer.get_mut(..HEADER + ETHERNET + length)?;
         let (header, frame) = whole.split_at_mut(HEADER);
@@ -81,7 +86,12 @@ impl Line {
             header[6..8].copy_from_slice(&((ETHERNET + IP) as u16).to_ne_bytes());
             header[8..10].copy_from_slice(&place.to_ne_bytes());
         }
-        let _ = rustix::io::retry_on_intr(|| rustix::io::write(&self.device, whole));
+        if put(&self.device, whole) == Err(Errno::AGAIN) {
+            // What is lost costs a second, since only a timer of `smoltcp` notices the last packet.
+            let mut device = [PollFd::new(&self.device, PollFlags::OUT)];
+            let _ = rustix::event::poll(&mut device, Some(&PATIENCE));
+            let _ = put(&self.device, whole);
+        }
         Some(result)
     }
 
@@ -152,6 +162,10 @@ impl Line {
             message.emit(&mut Icmpv4Packet::new_unchecked(bytes), &checksums());
         });
     }
+}
+
+fn put(device: &OwnedFd, frame: &[u8]) -> Result<(), Errno> {
+    rustix::io::retry_on_intr(|| rustix::io::write(device, frame)).map(drop)
 }
 
 /// Writes the checksum of a packet as far as the kernel wants it, if the kernel does the rest;

@@ -21,9 +21,12 @@ use smoltcp::wire::{HardwareAddress, IpCidr, IpEndpoint};
 
 use super::line::{Line, Pipe, now};
 
-/// Buffer of each direction in bytes: some packets, so that both sides work at the same time.
-/// Memory that was never needed is not there.
-const BUFFER: usize = 512 << 10;
+/// Buffer in bytes for what goes to the container: some packets, so that both sides work at the
+/// same time. Memory that was never needed is not there.
+const OUTGOING: usize = 512 << 10;
+/// For what comes from it. It is not allowed to send more at once, so that its packets have room in
+/// the buffer of a packet socket of usual size (`net.core.rmem_max`): lost answers cost a second.
+const INCOMING: usize = 256 << 10;
 /// How long a container may take to answer a connection to a published port.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -83,8 +86,8 @@ pub(super) fn refuse(line: &mut Line, other: Ipv4Addr, packet: &[u8]) {
 
 impl Stream {
     fn new(line: &mut Line, host: OwnedFd, other: Ipv4Addr, asks: Option<Vec<u8>>) -> Self {
-        let buffer = || SocketBuffer::new(vec![0; BUFFER]);
-        let mut socket = Socket::new(buffer(), buffer());
+        let buffer = |size| SocketBuffer::new(vec![0; size]);
+        let mut socket = Socket::new(buffer(INCOMING), buffer(OUTGOING));
         socket.set_nagle_enabled(false);
         socket.set_ack_delay(None);
         let interface = interface(line, other);
