@@ -21,13 +21,16 @@ const CLIENT: &str = "\
     exec bash -c 'n=0; until exec 3<>/dev/tcp/server/7000; do n=$((n+1)); test $n -lt 100; sleep 0.1; done 2>/dev/null
         while read -r line <&3; do dig +short +tries=10 +time=1 server | head -n 1 >&3; done'";
 
-/// The agent of a world's store, and the process that looks after it.
+/// The agent of a world's store, and the process that looks after it. Simulated hosts that share
+/// the store have others.
 fn agents(w: &World, name: &str) -> Vec<Pid> {
     let store = w.person.store();
+    let here = fs::read_link("/proc/self/ns/net").expect("a namespace");
     let wanted = [name.as_bytes(), b" ", store.as_os_str().as_bytes()].concat();
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter(|entry| {
         fs::read(entry.path().join("cmdline")).is_ok_and(|words| words.starts_with(&wanted))
+            && fs::read_link(entry.path().join("ns/net")).is_ok_and(|its| its == here)
     })
     .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
     .collect()

@@ -160,6 +160,11 @@ impl World {
         matches!(self.mode, "N1" | "R1")
     }
 
+    /// Whether its containers are led out by the switch, because no helper can run.
+    pub(crate) fn is_led_by_switch(&self) -> bool {
+        self.has_packets() && self.person.no_tun().is_some()
+    }
+
     /// A new network with a number of its own.
     ///
     /// # Panics
@@ -331,6 +336,12 @@ impl Lab<'_> {
         let format = format!("{{{{.NetworkSettings.Networks.{}.IPAddress}}}}", self.network);
         let mut command = self.command_for(name, &["inspect", "-f", &format, &self.name(name)]);
         run_with(&mut command, Input::Null, LIMIT).ok().line()
+    }
+
+    /// The address of the way out.
+    pub(crate) fn gateway(&self) -> String {
+        let format = "{{(index .IPAM.Config 0).Gateway}}";
+        self.at(0, &["network", "inspect", "-f", format, &self.network]).ok().line()
     }
 
     /// Ends a container and removes it.
