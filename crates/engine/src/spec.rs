@@ -394,6 +394,13 @@ pub struct Publish {
     pub udp: bool,
 }
 
+impl Publish {
+    /// The ports of the range, each on the host and inside.
+    pub fn pairs(&self) -> impl Iterator<Item = (u16, u16)> + use<> {
+        (self.host..=u16::MAX).zip(self.inside..=u16::MAX).take(self.count.max(1).into())
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u16) -> bool {
     *number == 0

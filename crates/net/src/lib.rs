@@ -55,6 +55,7 @@ pub mod hosts;
 pub mod ipam;
 pub mod joining;
 mod kind;
+mod locks;
 pub mod members;
 pub mod names;
 pub mod networks;

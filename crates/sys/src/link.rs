@@ -116,8 +116,7 @@ struct Route {
     round_trip: u16,
 }
 
-/// Leads everything for which there is no other route to an IPv4 address, which a device reaches
-/// that is up.
+/// Adds a default route by a gateway, an IPv4 address that a device reaches that is up.
 ///
 /// # Errors
 /// EPERM; ENETUNREACH where no device reaches it; EEXIST.
@@ -139,7 +138,7 @@ pub fn set_gateway(gateway: Ipv4Addr) -> Result<(), Errno> {
     let place = (&raw const route).expose_provenance();
     let arguments = [socket.as_raw_fd() as usize, SIOCADDRT, place, 0, 0];
     // SAFETY: the kernel reads a `rtentry`, whose layout `Route` has and which outlives the call;
-    // its device is no pointer but zero.
+    // its pointer to a device's name is null.
     unsafe { raw::call(numbers::__NR_ioctl, arguments) }.map(drop)
 }
 

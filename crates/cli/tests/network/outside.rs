@@ -18,7 +18,7 @@ use crate::packets::processes;
 use crate::programs;
 
 type Case = fn(&World, Place<'_>) -> Outcome;
-/// Where wrappers lie, the home with the image, and who has Coracle without any wrapper.
+/// Where wrappers lie, the home with the image, and a person with Coracle but without a wrapper.
 type Place<'a> = (&'a Scratch, &'a Path, &'a Person);
 
 pub(crate) const CASES: &[(&str, Case)] = &[

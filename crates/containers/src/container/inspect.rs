@@ -262,12 +262,11 @@ fn port_bindings(publish: &[Publish]) -> Value {
     let mut map = Map::new();
     for publish in publish {
         let protocol = if publish.udp { "udp" } else { "tcp" };
-        for offset in 0..publish.count.max(1) {
+        for (host, inside) in publish.pairs() {
             let address =
                 publish.address.map_or_else(|| "0.0.0.0".to_owned(), |address| address.to_string());
-            let binding =
-                json!([{"HostIp": address, "HostPort": (publish.host + offset).to_string()}]);
-            map.insert(format!("{}/{protocol}", publish.inside + offset), binding);
+            let binding = json!([{"HostIp": address, "HostPort": host.to_string()}]);
+            map.insert(format!("{inside}/{protocol}"), binding);
         }
     }
     map.into()

@@ -85,11 +85,11 @@ pub fn ports(session: &Session, name: &str) -> Result<Vec<PublishedPort>> {
         return Ok(ports);
     }
     for publish in config.network.published() {
-        ports.extend((0..publish.count.max(1)).map(|offset| PublishedPort {
-            inside: publish.inside + offset,
+        ports.extend(publish.pairs().map(|(host, inside)| PublishedPort {
+            inside,
             udp: publish.udp,
             address: publish.address,
-            host: publish.host + offset,
+            host,
         }));
     }
     Ok(ports)

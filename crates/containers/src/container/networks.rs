@@ -308,7 +308,7 @@ fn switch(store: &Store, id: &str, endpoints: &[Endpoint], publish: &[Publish]) 
     };
     let ports = |one: &Publish| {
         let udp = one.udp;
-        (one.inside..=u16::MAX).take(one.count.max(1).into()).map(move |port| (udp, port))
+        one.pairs().map(move |(_, inside)| (udp, inside))
     };
     let ports: Vec<_> = publish.iter().flat_map(ports).collect();
     Switch {

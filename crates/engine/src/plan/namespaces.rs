@@ -228,7 +228,7 @@ fn packets(request: &Request<'_>, warnings: &mut Vec<String>) -> Result<Network>
 
 /// All sockets go to the switch with one message.
 fn check_count(publish: &[Publish]) -> Result<()> {
-    let count: usize = publish.iter().map(|one| usize::from(one.count.max(1))).sum();
+    let count: usize = publish.iter().map(|one| one.pairs().count()).sum();
     if count <= SOCKETS {
         return Ok(());
     }

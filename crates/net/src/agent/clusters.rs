@@ -21,11 +21,12 @@ use store::Store;
 
 use super::answers;
 use super::asks::{self, Asks};
-use super::served::{Joined, Served, lock};
+use super::served::{Joined, Served};
 use super::uplink;
 use crate::cluster;
 use crate::definition::Scope;
 use crate::error::Result;
+use crate::locks::lock;
 use crate::members;
 use crate::names::host;
 use crate::networks::{Network, Networks};

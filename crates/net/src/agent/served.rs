@@ -3,7 +3,7 @@
 //! Locks, in this order: `all`, `peers` of a network, `snapshot`, `others`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 use abi::network::Table;
@@ -12,6 +12,7 @@ use sys::shared::SharedWords;
 
 use super::containers::{Alive, Containers};
 use crate::cluster::View;
+use crate::locks::lock;
 use crate::networks::Network;
 use crate::peers::{Message, Peers, PublicKey, Remote, message};
 use crate::slices;
@@ -51,10 +52,6 @@ pub(super) struct Others {
     coming: Vec<Remote>,
     /// Since when the link is down.
     pub(super) down: Option<Instant>,
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Joined {

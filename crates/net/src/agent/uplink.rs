@@ -8,8 +8,9 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use super::served::{Joined, Served, lock};
+use super::served::{Joined, Served};
 use crate::kind::Kind;
+use crate::locks::lock;
 use crate::peers::{PublicKey, Remote};
 use crate::slices;
 use crate::switch::{Switch, Uplink, frame};

@@ -1,11 +1,10 @@
 //! All links of one host in a network.
 //!
 //! There is one link for each pair of hosts. The side with the smaller key dials; the other one
-//! dials too if there is no link for a while, so that one way is enough, and once when it begins,
-//! because the usual one may be in a pause between two tries. A thread for each host
-//! that is listed keeps dialling ([`FIRST`] to [`LAST`] between two tries); a connection that comes
-//! in has a thread of its own, which ends with it. If there are two links of a pair, the usual one
-//! stays.
+//! dials too if no link is there for a while, so that one way is enough, and once when it begins,
+//! because the usual one may be in a pause between two tries. A thread for each host that is listed
+//! keeps dialling ([`FIRST`] to [`LAST`] between two tries); a connection that comes in has a
+//! thread of its own, which ends with it. If there are two links of a pair, the usual one stays.
 //!
 //! Locks: `peers` is taken before a link's queue, and no handler is called while it is held.
 

@@ -206,7 +206,6 @@ fn a_host_that_comes_back_is_linked_again() {
     wait("the link", || one.is_up(&other) && other.is_up(&one));
 }
 
-/// Whoever is in no list gets no byte of a message, even if he sends one.
 /// The other side, which dials as a rule, may be in a pause between two tries.
 #[test]
 fn a_side_that_begins_dials_once_though_it_is_not_the_usual_one() {
@@ -224,6 +223,7 @@ fn a_side_that_begins_dials_once_though_it_is_not_the_usual_one() {
     awaited.accept().unwrap();
 }
 
+/// Whoever is in no list gets no byte of a message, even if he sends one.
 #[test]
 fn a_stranger_is_told_nothing() {
     let (one, _other) = pair();

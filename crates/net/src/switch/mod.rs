@@ -26,12 +26,13 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
+use crate::locks::{lock, read, write};
 use crate::subnet::Subnet;
 use frame::Route;
 use outside::{Gate, Outside, Way};
@@ -170,7 +171,7 @@ impl Switch {
     /// Those of making a thread, and of epoll(7): a socket that is none.
     pub fn lead_out(&self, number: u64, way: Way) -> io::Result<()> {
         let Some(port) = read(&self.ports).get(&number).cloned() else { return Ok(()) };
-        let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outside = lock(&self.outside);
         let outside = match &mut *outside {
             Some(outside) => outside,
             none => none.insert(Outside::start()?),
@@ -324,12 +325,4 @@ fn member(network: &Network, address: Ipv4Addr) -> Option<Arc<Port>> {
 /// All ports of a network but one.
 fn all(network: &Network, but: u64) -> Vec<Arc<Port>> {
     read(&network.members).values().filter(|port| port.number != but).cloned().collect()
-}
-
-fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

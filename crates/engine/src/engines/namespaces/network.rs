@@ -65,7 +65,7 @@ pub(super) fn connect(plan: &Plan, pid: u32, devices: &[OwnedFd]) -> Result<()> 
 fn listen(publish: &[Publish]) -> Result<Vec<OwnedFd>> {
     let mut all = Vec::new();
     for one in publish {
-        for port in (one.host..=u16::MAX).take(one.count.max(1).into()) {
+        for (port, _) in one.pairs() {
             let socket = match one.address {
                 Some(address) => bind((address, port).into(), one.udp),
                 // All addresses of both versions, where the host has both.
@@ -290,15 +290,15 @@ fn watch((program, device): (&Path, &str), socket: &Path, place: &Path, pid: u32
 
 /// Publishes ports through slirp4netns' socket: one JSON request per connection.
 fn slirp_forward(program: &Path, socket: &Path, publish: &Publish) -> Result<()> {
-    for offset in 0..publish.count.max(1) {
+    for (host, inside) in publish.pairs() {
         let address = publish.address.map_or_else(|| "0.0.0.0".into(), |one| one.to_string());
         let request = serde_json::json!({
             "execute": "add_hostfwd",
             "arguments": {
                 "proto": if publish.udp { "udp" } else { "tcp" },
                 "host_addr": address,
-                "host_port": publish.host.saturating_add(offset),
-                "guest_port": publish.inside.saturating_add(offset),
+                "host_port": host,
+                "guest_port": inside,
             }
         });
         let mut answer = String::new();

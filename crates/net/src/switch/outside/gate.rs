@@ -293,11 +293,10 @@ impl State {
     pub(super) fn event(&mut self, waiting: &Waiting<'_>, number: u32, flags: EventFlags) {
         let broken = EventFlags::ERR | EventFlags::HUP;
         if let Some((key, stream)) = self.streams.get_mut(&number) {
-            if stream.asks().is_some() && !flags.intersects(EventFlags::OUT | broken) {
+            let (key, is_asked) = (*key, stream.asks().is_some());
+            if is_asked && !flags.intersects(EventFlags::OUT | broken) {
                 return;
             }
-            let key = *key;
-            let is_asked = stream.asks().is_some();
             if is_asked && let Err(errno) = stream.outcome() {
                 let asks = stream.asks().unwrap_or_default().to_vec();
                 self.end(number);

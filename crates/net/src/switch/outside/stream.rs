@@ -116,7 +116,7 @@ impl Stream {
         stream
     }
 
-    /// One of a client of the host, who has this address for the container.
+    /// One of a client of the host, which the container sees at this address.
     pub(super) fn inward(line: &mut Line, host: OwnedFd, from: SocketAddrV4, port: u16) -> Self {
         let mut stream = Self::new(line, host, *from.ip(), None);
         let socket = stream.sockets.get_mut::<Socket<'_>>(stream.handle);
