@@ -331,6 +331,13 @@ fn now() -> u64 {
     time[0]
 }
 
+/// Sleeps for about 100 microseconds, half of which are the kernel's own slack.
+pub(crate) fn sleep() {
+    let time = [0_u64, 50_000];
+    // SAFETY: the kernel reads a `struct timespec`.
+    unsafe { call(raw::__NR_nanosleep, [time.as_ptr() as u64, 0, 0, 0, 0, 0]) };
+}
+
 /// Lets other threads run.
 pub(crate) fn pause() {
     // SAFETY: the call has no arguments and touches no memory.

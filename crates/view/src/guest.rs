@@ -299,6 +299,11 @@ pub trait Host {
         let _ = (descriptor, binding);
     }
 
+    /// Lets other threads of the container go on for a moment, about 100 microseconds. Returns
+    /// false if they cannot, because this thread makes their calls (the tracer's).
+    fn pause(&mut self) -> bool {
+        false
+    }
     /// Id of the calling process (`getpid`, as the guest sees it).
     fn pid(&self) -> u32;
     /// Id of the calling thread.

@@ -50,7 +50,9 @@ pub enum After {
     Nothing,
     /// Close this host descriptor, which was open only for the duration of the call.
     Close(HostFd),
-    /// `open` may have made a new file: record its owner.
+    /// A file was made for `open`: remove it if it was not opened.
+    Made,
+    /// `open` may have made a new file without a name: record its owner.
     Created {
         /// Its group: the caller's, or that of a directory which passes its own on.
         gid: u32,
@@ -59,8 +61,7 @@ pub enum After {
         /// Bits of the mode that the file must not keep.
         clear: u32,
     },
-    /// `open` may have made a new file in a directory with a default list: record its owner, mode
-    /// and lists.
+    /// The same in a directory with a default list: record its owner, mode and lists.
     Inherited {
         /// The directory. It is closed.
         directory: HostFd,

@@ -22,6 +22,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("access_lists", access_lists),
     ("access_lists_on_volumes", access_lists_on_volumes),
     ("access_lists_of_images", access_lists_of_images),
+    ("made_at_once", made_at_once),
     ("dropping_privileges", dropping_privileges),
     ("set_groups", set_groups),
     ("host_files_stay_protected", host_files_stay_protected),
@@ -311,6 +312,19 @@ fn lists_program(w: &World) -> Result<String, testkit::skip::Skip> {
     let source = w.file(&dir, "access_lists.c", include_str!("access_lists.c"));
     let program = crate::patched_code::compiled(&source, &["-static"])?;
     Ok(format!("{}:/program", program.display()))
+}
+
+/// What two processes of one user make at the same time belongs to that user, and both use it.
+fn made_at_once(w: &World) -> Outcome {
+    let source = w.file(&w.dir("at-once"), "at_once.c", include_str!("at_once.c"));
+    let program = crate::patched_code::compiled(&source, &["-static"])?;
+    let bound = format!("{}:/program", program.display());
+    for mode in lists_modes(w) {
+        let flags = ["run", "--rm", &mode, "-u", "1234:1235", "-v", &bound, &w.image, "/program"];
+        let done = w.coracle(&flags);
+        assert_eq!(done.ok().out(), "500 500 500 500\n".repeat(2), "{mode}: {done:?}");
+    }
+    Ok(())
 }
 
 fn mknod_and_fifo(w: &World) -> Outcome {

@@ -6,7 +6,7 @@
 
 use super::linux::{LINUX, Linux};
 use super::{Backend, calls, processes};
-use crate::{cwd, shared, tree};
+use crate::{cwd, shared, system, tree};
 use abi::shared::Switches;
 use core::ffi::CStr;
 use hostfs::Kernel;
@@ -73,6 +73,11 @@ impl Host for Backend<'_> {
         into.stx_ino = status.st_ino;
         into.stx_mode = status.st_mode as u16;
         Ok(())
+    }
+
+    fn pause(&mut self) -> bool {
+        system::sleep();
+        true
     }
 
     fn truth_in_image(&mut self, facts: &statx) -> Option<Truth> {

@@ -194,6 +194,10 @@ pub fn leave<N: Backend>(
             open::note_entered(context, result, binding);
             result
         }
+        After::Made => {
+            open::opened_new(context, call, result);
+            result
+        }
         After::Created { gid, kind, clear } => {
             open::record_created(context, result, gid, kind, clear);
             result

@@ -162,6 +162,20 @@ fn trailing_slash_error<N: Backend>(
     unless_taken(context, place, which, Errno::ENOENT)
 }
 
+/// The mode with which a file is made that [`record_new`] is called for afterwards; `mode` is the
+/// guest's, which counts where ids are the host's.
+pub(super) fn bits_of_new<N: Backend>(
+    context: &CallContext<'_, N>,
+    place: &Place,
+    mode: u32,
+    new: Option<&Truth>,
+) -> u32 {
+    match (&context.world.identity, new) {
+        (Some(identity), Some(new)) => identity::bits_of_new(identity, place.kind, new),
+        _ => mode & 0o7777 & !context.task.umask,
+    }
+}
+
 /// Records owner and lists of a file that was just made; removes the file again if that fails.
 pub(super) fn record_new<N: Backend>(
     context: &mut CallContext<'_, N>,
@@ -173,7 +187,9 @@ pub(super) fn record_new<N: Backend>(
         return Ok(Verdict::Done(0));
     };
     // A default list may give what the guest's umask takes away, which some backends' calls apply.
-    let masked = new.kind() != S_IFLNK && new.mode & context.task.umask & 0o777 != 0;
+    let masked = new.kind() != S_IFLNK
+        && identity::is_plain_new(&identity, place.kind, new)
+        && new.mode & context.task.umask & 0o777 != 0;
     let recorded = identity::inherit_lists(context, place, which, new).and_then(|()| {
         let at = (place.at, context.buffers.found[which].as_c_str());
         if masked {
@@ -217,7 +233,7 @@ fn make_directory<N: Backend>(
 ) -> Result<Verdict> {
     let mode = mode & 0o1777;
     let new = allow_new(context, place, 0, S_IFDIR | mode, (0, 0))?;
-    let bits = new.map_or(mode & !context.task.umask, |new| new.disk_bits());
+    let bits = bits_of_new(context, place, mode, new.as_ref());
     in_directory(context, &[(place, 0)], |context| {
         context.backend.mkdir(place.at, context.buffers.found[0].as_c_str(), bits)
     })?;

@@ -11,35 +11,36 @@
 //! - For a file that stands for a device, the device is opened.
 //! - Files of `/proc` that name paths get contents made for the guest.
 //!
-//! A new file that does not belong to the container's root gets its record after it was made.
+//! A new file that needs a record is made by the view, and then opened as one that exists: so no
+//! other process finds it without its owner, and the owner is who made it. Only one without a name
+//! gets its record after the guest's call has made it.
 
 mod layers;
+mod making;
 
 use super::abandon;
 use super::arguments::{Arguments, OpenFlags, open_bits};
-use super::names::unless_taken;
 use super::support::{
     binding_of, call_at, copy_up, emulated, facts, find_named, from_tree, is_shared, look,
-    not_executed, on_place, own_directory, reach, unless_no_directory,
+    not_executed, on_place, own_directory, reach,
 };
 use crate::CallContext;
 use crate::buffers::Layer;
 use crate::errno::{Errno, Result};
-use crate::guest::{Backend, Dir, Host, HostFd, Purpose, Straight};
+use crate::guest::{Backend, Dir, HostFd, Purpose, Straight};
 use crate::identity::record::may_be_recorded;
-use crate::identity::{self, Found, Lists, Truth, look_parent, rules};
-use crate::paths::{self, Intent, Last, Look, Place, Start};
+use crate::identity::{self, Found, Truth, rules};
+use crate::paths::{self, Intent, Look, Place, Start};
 use crate::proc;
-use crate::task::Task;
 use crate::verdict::{After, Call, Verdict};
 use crate::world::{Identity, Kind};
 use abi::calls::Op;
-use core::ffi::CStr;
-use layers::{is_hidden, make_over_hidden, open_by_index};
+use layers::open_by_index;
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, AT_FDCWD, O_DIRECTORY, O_PATH, S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT,
-    S_IFREG, statx,
+    AT_EMPTY_PATH, AT_FDCWD, S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, statx,
 };
+use making::{make, prepare_nameless};
+pub(super) use making::{opened_new, record_created, record_inherited};
 
 /// The request to open.
 #[derive(Debug, Clone, Copy)]
@@ -109,15 +110,16 @@ pub(super) fn enter<N: Backend>(
     {
         return open_unseen(context, arguments, &request, (generation, false));
     }
-    let mut held = place.held;
-    let verdict = decide(context, arguments, &mut request, &place);
-    if let Ok(Verdict::Instead(_, After::Restore(..)) | Verdict::Watch(After::Restore(..))) =
-        verdict
-    {
-        held = None;
+    let mut place = place;
+    let mut verdict = decide_and_close(context, arguments, &mut request, &place)?;
+    for _ in 0..TRIES {
+        if verdict.is_some() {
+            break;
+        }
+        place = find_named(context, dir, 0, intent)?;
+        verdict = decide_and_close(context, arguments, &mut request, &place)?;
     }
-    Place { held, ..place }.close(context.backend);
-    let verdict = verdict?;
+    let verdict = verdict.ok_or(Errno::EEXIST)?;
     let verdict = if enters { watch_entered(verdict, &place) } else { verdict };
     match verdict {
         Verdict::Instead(call, after) if arguments.op() == Op::Openat2 => {
@@ -126,6 +128,27 @@ pub(super) fn enter<N: Backend>(
         }
         verdict => Ok(verdict),
     }
+}
+
+/// How often a name is looked up again that another process makes and removes.
+const TRIES: u32 = 16;
+
+/// Decides an open at a place, and closes that. `None` if the name was made meanwhile.
+fn decide_and_close<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+    request: &mut Request,
+    place: &Place,
+) -> Result<Option<Verdict>> {
+    let mut held = place.held;
+    let verdict = decide(context, arguments, request, place);
+    if let Ok(Some(Verdict::Instead(_, After::Restore(..)) | Verdict::Watch(After::Restore(..)))) =
+        verdict
+    {
+        held = None;
+    }
+    Place { held, ..*place }.close(context.backend);
+    verdict
 }
 
 /// Notes by which binding a directory was opened, after it was.
@@ -184,65 +207,6 @@ fn is_plain<N: Backend>(context: &mut CallContext<'_, N>, dir: Dir) -> bool {
             && !may_be_recorded(mode)
             && (mode & 0o400 != 0 || !is_callers)
     })
-}
-
-/// Records the owner of a file that an open has made: the user who made it.
-pub(super) fn record_created<N: Backend>(
-    context: &mut CallContext<'_, N>,
-    descriptor: i64,
-    gid: u32,
-    kind: Kind,
-    clear: u32,
-) {
-    let (Ok(descriptor), Some(identity)) = (i32::try_from(descriptor), context.world.identity)
-    else {
-        return;
-    };
-    if descriptor < 0 {
-        return;
-    }
-    let at = (Dir::Guest(descriptor), c"");
-    // The file is open and the guest has its descriptor, so an error can no longer be reported.
-    if let Ok(found) = identity::look(context.backend, &identity, None, kind, at.0, at.1)
-        && !found.recorded
-    {
-        let mode = found.truth.mode & !clear;
-        let new = Truth { mode, uid: context.task.creds.uid.files, gid, ..found.truth };
-        let _ = identity::set_truth(context.backend, &identity, kind, at, &found, &new);
-    }
-}
-
-/// Records a file that an open has made in a directory with a default list, which it inherits.
-#[inline(never)]
-pub(super) fn record_inherited<N: Backend>(
-    context: &mut CallContext<'_, N>,
-    descriptor: i64,
-    (directory, kind): (HostFd, Kind),
-    mode: u32,
-) {
-    let (Ok(descriptor @ 0..), Some(identity)) =
-        (i32::try_from(descriptor), context.world.identity)
-    else {
-        return;
-    };
-    let CallContext { backend, task, .. } = context;
-    let (at, above) = ((Dir::Guest(descriptor), c""), (Dir::Held(directory), c""));
-    // As above, an error can no longer be reported.
-    let mut record = || {
-        let found = identity::look(*backend, &identity, None, kind, at.0, at.1)?;
-        if found.recorded {
-            return Ok(());
-        }
-        let parent = identity::look(*backend, &identity, None, kind, above.0, above.1)?;
-        let above = (above.0, above.1, &parent.facts);
-        let mode = identity::lists::limited(*backend, above, &parent.truth, mode, task.umask)?;
-        let new = rules::new_file(&task.creds, &parent.truth, mode, (0, 0));
-        // Only a user who may write the file can set attributes.
-        backend.chmod(at.0, at.1, new.disk_bits())?;
-        identity::lists::inherit(*backend, above, at, &new)?;
-        identity::set_truth(*backend, &identity, kind, at, &found, &new)
-    };
-    let _: Result<()> = record();
 }
 
 fn request<N: Backend>(
@@ -495,17 +459,28 @@ fn decide<N: Backend>(
     arguments: &Arguments<'_>,
     request: &mut Request,
     place: &Place,
-) -> Result<Verdict> {
+) -> Result<Option<Verdict>> {
     let flags = request.flags;
-    if place.kind == Kind::Proc && !flags.path() {
-        return match open_in_proc(context, flags.raw)? {
+    let verdict = if place.kind == Kind::Proc && !flags.path() {
+        match open_in_proc(context, flags.raw)? {
             Some(verdict) => Ok(verdict),
             None => on_place(context, arguments, place, 0, After::Nothing),
-        };
-    }
-    if place.missing || flags.exclusive() || (flags.create() && place.directory) {
+        }
+    } else if place.missing || flags.exclusive() || (flags.create() && place.directory) {
         return make(context, arguments, request, place);
-    }
+    } else {
+        decide_existing(context, arguments, request, place)
+    };
+    verdict.map(Some)
+}
+
+fn decide_existing<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+    request: &Request,
+    place: &Place,
+) -> Result<Verdict> {
+    let flags = request.flags;
     let identity = emulated(context, place.kind);
     if flags.path() || (identity.is_none() && !flags.writes()) {
         return on_place(context, arguments, place, 0, After::Nothing);
@@ -534,89 +509,6 @@ fn open_in_proc<N: Backend>(
     proc::open(context, &host, flags)
 }
 
-/// Makes a new file.
-fn make<N: Backend>(
-    context: &mut CallContext<'_, N>,
-    arguments: &Arguments<'_>,
-    request: &mut Request,
-    place: &Place,
-) -> Result<Verdict> {
-    if place.last != Last::Name || place.mount_point {
-        let errno = if request.flags.exclusive() { Errno::EEXIST } else { Errno::EISDIR };
-        return Err(unless_no_directory(context, place, 0, errno));
-    }
-    if place.directory {
-        return Err(unless_no_directory(context, place, 0, Errno::EISDIR));
-    }
-    let after = match allowed_to_make(context, request, place) {
-        Ok(after) => after,
-        Err(errno) if request.flags.exclusive() => {
-            return Err(unless_taken(context, place, 0, errno));
-        }
-        Err(errno) => return Err(errno),
-    };
-    let place = &Place { missing: true, ..*place };
-    if is_hidden(context, place)? {
-        abandon(context.backend, after);
-        return make_over_hidden(context, arguments, request, place);
-    }
-    on_place_or_abandon(context, arguments, place, after)
-}
-
-fn on_place_or_abandon<N: Backend>(
-    context: &mut CallContext<'_, N>,
-    arguments: &Arguments<'_>,
-    place: &Place,
-    after: After,
-) -> Result<Verdict> {
-    on_place(context, arguments, place, 0, after).inspect_err(|_| abandon(context.backend, after))
-}
-
-fn allowed_to_make<N: Backend>(
-    context: &mut CallContext<'_, N>,
-    request: &Request,
-    place: &Place,
-) -> Result<After> {
-    if place.read_only {
-        return Err(Errno::EROFS);
-    }
-    let Some(identity) = emulated(context, place.kind) else { return Ok(After::Nothing) };
-    let parent = look_parent(context, &identity, place, 0)?;
-    let CallContext { backend, task, buffers, .. } = context;
-    let at = (place.at, buffers.host.as_c_str());
-    prepare_making(*backend, task, request, (place.kind, &identity), at, &parent)
-}
-
-/// Checks that a file may be made in the directory `parent`, and prepares that. Returns the work to
-/// do afterwards.
-fn prepare_making(
-    host: &mut impl Host,
-    task: &Task,
-    request: &Request,
-    (kind, identity): (Kind, &Identity),
-    at: (Dir, &CStr),
-    parent: &Found,
-) -> Result<After> {
-    rules::may_create(&task.creds, &parent.truth)?;
-    identity::open_to_owner(host, identity, kind, at, parent)?;
-    if parent.truth.lists.default {
-        let directory = host.open(at.0, at.1, O_PATH | O_DIRECTORY, 0, 0)?;
-        return Ok(After::Inherited { directory, mode: S_IFREG | request.mode, kind });
-    }
-    let mode = S_IFREG | request.mode & !task.umask;
-    let new = rules::new_file(&task.creds, &parent.truth, (mode, Lists::NONE), (0, 0));
-    // The kernel gives the file its mode, except that the setgid bit of a foreign group must go;
-    // otherwise at most the owner has to be recorded. The kernel would also remove set-id bits at
-    // the first write, even one of root.
-    let clear = mode & !new.mode;
-    let owned = Truth { mode: S_IFREG | 0o644 | new.mode & 0o6000, ..new };
-    Ok(if clear == 0 && identity::files::is_plain_new(identity, kind, &owned) {
-        After::Nothing
-    } else {
-        After::Created { gid: new.gid, kind, clear }
-    })
-}
-
 /// Opens an existing file, with emulated owners and modes.
 fn open_existing<N: Backend>(
     context: &mut CallContext<'_, N>,
@@ -639,8 +531,9 @@ fn open_existing<N: Backend>(
         let place = &own_directory(context, place, 0)?;
         let CallContext { backend, task, buffers, .. } = context;
         let at = reach(buffers, place, 0);
-        let after = prepare_making(*backend, task, request, (place.kind, identity), at, &found)?;
-        return on_place_or_abandon(context, arguments, place, after);
+        let after = prepare_nameless(*backend, task, request, (place.kind, identity), at, &found)?;
+        return on_place(context, arguments, place, 0, after)
+            .inspect_err(|_| abandon(context.backend, after));
     }
     if found.truth.is_directory() && (flags.writes() || flags.create()) {
         return Err(Errno::EISDIR);

@@ -6,7 +6,7 @@
 
 use super::arguments::Arguments;
 use super::ids::Width;
-use super::names::{allow_new, in_directory, record_new, unless_taken};
+use super::names::{allow_new, bits_of_new, in_directory, record_new, unless_taken};
 use super::stat::{kind_of, place_of};
 use super::support::{
     Target, at_flags, binding_of, copy_up, find, is_shared, look, more_than_a_name, reach,
@@ -341,10 +341,11 @@ fn make_node<N: Backend>(
     if is_device && !free && !context.task.creds.has(Capability::MKNOD) {
         return Err(unless_taken(context, place, 0, Errno::EPERM));
     }
+    let bits = bits_of_new(context, place, mode, Some(&truth));
     let on_disk = if is_device { S_IFREG } else { truth.kind() };
     in_directory(context, &[(place, 0)], |context| {
         let path = context.buffers.found[0].as_c_str();
-        context.backend.mknod(place.at, path, on_disk | truth.disk_bits())
+        context.backend.mknod(place.at, path, on_disk | bits)
     })?;
     let recorded = record_new(context, place, 0, Some(&truth));
     if is_device {

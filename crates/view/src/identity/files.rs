@@ -7,13 +7,16 @@
 //! Order of writing: first the attribute, then the mode with the mark. To remove a record: first
 //! the mode without the mark, then the attribute. A crash in between leaves a file that is
 //! described by its mode on disk, never one with the record of another file.
+//!
+//! A new inode that is to have a record is made with a mode that says so ([`UNFINISHED`]). Who
+//! finds it meanwhile waits for the record.
 
 use super::capabilities::Capability;
 use super::credentials::Credentials;
 use super::lists;
 use super::record::{
-    HIDDEN_ATTRIBUTES, Lists, ORIGIN, OWNER, RECORD_MAX, Truth, can_carry, may_be_recorded,
-    note_key,
+    HIDDEN_ATTRIBUTES, Lists, ORIGIN, OWNER, RECORD_MAX, Truth, UNFINISHED, can_carry,
+    is_unfinished, may_be_recorded, note_key,
 };
 use super::rules;
 use crate::errno::{Errno, Result};
@@ -81,13 +84,53 @@ pub fn truth_of(
     {
         return (with_list(host, who, (dir, path), facts, truth), true);
     }
-    if matches!(kind, Kind::Tree | Kind::Host)
-        && may_be_recorded(mode)
-        && let Some(recorded) = recorded(host, dir, path, facts)
-    {
-        return (with_list(host, who, (dir, path), facts, recorded), true);
+    if matches!(kind, Kind::Tree | Kind::Host) && may_be_recorded(mode) {
+        let mut found = recorded(host, dir, path, facts);
+        if found.is_none() && is_unfinished(mode) {
+            found = once_recorded(host, kind, (dir, path), facts);
+        }
+        if let Some(recorded) = found {
+            return (with_list(host, who, (dir, path), facts, recorded), true);
+        }
     }
     (unrecorded(identity, kind, facts), false)
+}
+
+/// Waits for the record of an inode that another thread is making. One whose maker was killed
+/// becomes root's own.
+#[cold]
+#[inline(never)]
+fn once_recorded(
+    host: &mut impl Host,
+    kind: Kind,
+    (dir, path): (Dir, &CStr),
+    facts: &statx,
+) -> Option<Truth> {
+    /// About a second. Even on a busy machine a thread is not held up for longer between two calls.
+    const PAUSES: u32 = 10_000;
+    for _ in 0..PAUSES {
+        if !host.pause() {
+            return None;
+        }
+        if let Some(truth) = recorded(host, dir, path, facts) {
+            return Some(truth);
+        }
+    }
+    if kind == Kind::Tree {
+        // The next one need not wait.
+        let _ = host.chmod(dir, path, plain_mode(facts) & 0o777);
+    }
+    None
+}
+
+/// Type and mode of a file without a record.
+fn plain_mode(facts: &statx) -> u32 {
+    let mode = u32::from(facts.stx_mode);
+    match mode & S_IFMT {
+        _ if !is_unfinished(mode) => mode,
+        S_IFDIR => S_IFDIR | 0o700,
+        kind => kind | 0o600,
+    }
 }
 
 /// Adds what an access list grants to the thread whose permission is to be checked.
@@ -111,7 +154,7 @@ pub fn unrecorded(identity: &Identity, kind: Kind, facts: &statx) -> Truth {
         Kind::Tree | Kind::Proc | Kind::Mask => (0, 0),
     };
     Truth {
-        mode: u32::from(facts.stx_mode),
+        mode: plain_mode(facts),
         uid: if facts.stx_uid == identity.host_uid { uid } else { facts.stx_uid },
         gid: if facts.stx_gid == identity.host_gid { gid } else { facts.stx_gid },
         device: (facts.stx_rdev_major, facts.stx_rdev_minor),
@@ -136,8 +179,7 @@ fn recorded(host: &mut impl Host, dir: Dir, path: &CStr, facts: &statx) -> Optio
     let length = if can_carry(mode) {
         match host.getxattr(dir, path, true, OWNER, &mut text) {
             Ok(length) => length,
-            Err(Errno::ENODATA) => return None,
-            // The file system has no attributes, or the caller may not read this one.
+            // The file system has no attributes, or had no room, or the caller may not read it.
             Err(_) => host.note(&note_key(facts), &mut text)?,
         }
     } else {
@@ -329,9 +371,15 @@ fn set_note(
     }
 }
 
-/// Records a file for the guest that was just made on disk with [`Truth::disk_bits`]. Does nothing
-/// for a file that belongs to the container's root and has an ordinary mode; [`is_plain_new`] tells
-/// that in advance.
+/// The mode, without type, with which a new file is to be made on disk before [`created`] is called
+/// for it.
+pub fn bits_of_new(identity: &Identity, kind: Kind, new: &Truth) -> u32 {
+    if is_plain_new(identity, kind, new) { new.disk_bits() } else { UNFINISHED }
+}
+
+/// Records a file for the guest that was just made on disk with [`bits_of_new`]. Does nothing for a
+/// file that belongs to the container's root and has an ordinary mode; [`is_plain_new`] tells that
+/// in advance.
 pub fn created(
     host: &mut impl Host,
     identity: &Identity,
@@ -356,10 +404,10 @@ pub fn created(
             return host.note(&key, &mut old).map_or(Ok(()), |_| host.set_note(&key, None));
         }
         host.set_note(&key, Some(new.to_text().as_bytes()))?;
-        // The kernel made the socket with the guest's umask, which may remove bits that its owner
-        // on disk needs: connecting requires write permission.
-        let bits = new.disk_bits();
-        let lacks = bits & 0o700 & !u32::from(facts.stx_mode) != 0;
+        // A pipe is finished now. The kernel made a socket with the guest's umask, which may remove
+        // bits that its owner on disk needs: connecting requires write permission.
+        let (bits, mode) = (new.disk_bits(), u32::from(facts.stx_mode));
+        let lacks = bits & 0o700 & !mode != 0 || is_unfinished(mode);
         return if lacks && new.kind() != S_IFLNK { host.chmod(dir, path, bits) } else { Ok(()) };
     }
     set_truth(host, identity, kind, (dir, path), &found, new)

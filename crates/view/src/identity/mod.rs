@@ -50,7 +50,8 @@ pub use capabilities::{Capabilities, Capability};
 pub use credentials::{Credentials, Groups, Ids};
 pub use execution::{Executed, execute};
 pub use files::{
-    Found, NO_FACTS, created, is_plain_new, look, search, set_truth, truth_of, unrecorded, written,
+    Found, NO_FACTS, bits_of_new, created, is_plain_new, look, search, set_truth, truth_of,
+    unrecorded, written,
 };
 pub use names::{inherit_lists, limited_by_parent, look_parent, open_parent, open_to_owner};
 pub use record::{Lists, OWNER, Truth, note_key};

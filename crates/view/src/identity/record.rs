@@ -192,6 +192,15 @@ pub fn note_key(facts: &statx) -> [u8; NOTE_KEY] {
     key
 }
 
+/// The mode on disk of an inode that is being made and has no record yet: the mark, and no right to
+/// read, which every finished inode gives its owner. So no other process takes it for root's own.
+pub const UNFINISHED: u32 = S_ISVTX | 0o200;
+
+/// Returns true if a mode on disk is [`UNFINISHED`], or what a umask leaves of it.
+pub const fn is_unfinished(mode: u32) -> bool {
+    !matches!(mode & S_IFMT, S_IFLNK | S_IFSOCK) && mode & 0o7577 == S_ISVTX
+}
+
 /// Returns true if an inode of this type on disk can carry the attribute.
 pub const fn can_carry(mode: u32) -> bool {
     matches!(mode & S_IFMT, S_IFREG | S_IFDIR)

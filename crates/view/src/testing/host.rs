@@ -237,6 +237,11 @@ impl Host for Fake {
         if mode & !has == 0 { Ok(()) } else { Err(Errno::EACCES) }
     }
 
+    fn pause(&mut self) -> bool {
+        let other = self.others.pop();
+        other.map(|act| act(self)).is_some()
+    }
+
     fn mkdir(&mut self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
         self.count("mkdir");
         let (parent, name) = self.fresh(dir, path, true)?;

@@ -66,6 +66,8 @@ pub struct Fake {
     pub image: BTreeMap<u64, u32>,
     /// Files that were copied up.
     pub copied: Vec<String>,
+    /// What other threads do while this one pauses, last first. Without it nothing is waited for.
+    pub others: Vec<fn(&mut Self)>,
     /// The log of ownership records.
     pub notes: BTreeMap<Vec<u8>, Vec<u8>>,
     /// `getpid`, `gettid`.
@@ -114,6 +116,7 @@ impl Fake {
             scratch: 0x10_0000,
             image: BTreeMap::new(),
             copied: Vec::new(),
+            others: Vec::new(),
             notes: BTreeMap::new(),
             ids: (42, 42),
             programs: BTreeMap::new(),

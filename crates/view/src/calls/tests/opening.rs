@@ -11,6 +11,12 @@ fn open(bench: &mut Bench<'_>, path: &str, flags: u32) -> Verdict {
     enter(bench, Op::Openat, &[N(HERE), T(path), N(flags.into()), N(0o644)])
 }
 
+/// The record of a file of the host.
+fn record(bench: &Bench<'_>, path: &str) -> String {
+    let record = &bench.fake.tree.nodes[bench.fake.at(path)].attributes;
+    String::from_utf8(record[&b"user.coracle.owner"[..]].clone()).unwrap()
+}
+
 #[test]
 fn absolute_paths_become_host_paths() {
     for make in [plain, root, || user(7)] {
@@ -164,30 +170,60 @@ fn a_user_is_refused_by_the_true_mode() {
 #[test]
 fn a_users_new_file_gets_a_record() {
     let mut bench = user(7);
-    let verdict = open(&mut bench, "/tmp/mine", O_CREAT | O_WRONLY);
-    let wanted = After::Created { gid: 7, kind: Kind::Tree, clear: 0 };
-    let Verdict::Instead(_, after) = verdict else { panic!("{verdict:?}") };
-    assert_eq!(after, wanted);
-    bench.fake.file("/c/tmp/mine", "").give(9, "/c/tmp/mine");
-    let call = prepare(&mut bench, Arch::X86_64, Op::Openat, &[]);
-    assert_eq!(bench.context(|context| crate::calls::leave(context, after, &call, 9)), 9);
-    let node = &bench.fake.tree.nodes[bench.fake.at("/c/tmp/mine")];
-    assert_eq!(node.attributes[&b"user.coracle.owner"[..]], b"7:7:644:f:0:0");
-    assert_eq!(node.mode, 0o1644);
-    // Root's own file in the container needs no record, and an open that failed has made no file.
+    let verdict = open(&mut bench, "/tmp/mine", O_CREAT | O_EXCL | O_WRONLY);
+    let Verdict::Instead(made, After::Made) = verdict else { panic!("{verdict:?}") };
+    assert_eq!(made.arguments[2], u64::from(O_WRONLY), "it exists");
+    assert_eq!(record(&bench, "/c/tmp/mine"), "7:7:644:f:0:0");
+    assert_eq!(bench.fake.tree.nodes[bench.fake.at("/c/tmp/mine")].mode, 0o1644);
+    let call = prepare(&mut bench, Arch::X86_64, Op::Openat, &[N(HERE), T("/tmp/mine")]);
+    let mut leave = |result: i64| {
+        bench.context(|context| crate::calls::leave(context, After::Made, &call, result));
+        bench.fake.tree.get("/c/tmp/mine").is_some()
+    };
+    assert!(leave(9));
+    assert!(!leave(Errno::EMFILE.result()), "an open without a free descriptor makes no file");
+    // Root's own file in the container needs no record.
     let mut bench = root();
     let verdict = open(&mut bench, "/tmp/roots", O_CREAT | O_WRONLY);
     assert!(matches!(verdict, Verdict::Instead(_, After::Nothing)));
-    let failed = Errno::ENOSPC.result();
-    assert_eq!(bench.context(|context| crate::calls::leave(context, after, &call, failed)), failed);
     // A directory that passes its group on.
+    let mut bench = user(7);
     bench.fake.mode("/c/tmp", 0o2777);
     let id = bench.fake.at("/c/tmp");
-    let record = b"0:50:2777:d:0:0".to_vec();
-    bench.fake.tree.nodes[id].attributes.insert(b"user.coracle.owner".to_vec(), record);
+    let owner = b"0:50:2777:d:0:0".to_vec();
+    bench.fake.tree.nodes[id].attributes.insert(b"user.coracle.owner".to_vec(), owner);
     bench.fake.mode("/c/tmp", 0o1777);
-    let verdict = open(&mut bench, "/tmp/shared", O_CREAT | O_WRONLY);
-    assert!(matches!(verdict, Verdict::Instead(_, After::Created { gid: 50, .. })), "{verdict:?}");
+    open(&mut bench, "/tmp/shared", O_CREAT | O_WRONLY);
+    assert_eq!(record(&bench, "/c/tmp/shared"), "7:50:644:f:0:0");
+}
+
+#[test]
+fn a_new_file_is_waited_for() {
+    fn record_it(fake: &mut Fake) {
+        let id = fake.at("/c/tmp/new");
+        let node = &mut fake.tree.nodes[id];
+        node.attributes.insert(b"user.coracle.owner".to_vec(), b"7:7:600:f:0:0".to_vec());
+        node.mode = 0o1600;
+    }
+    let unfinished = |mut bench: Bench<'static>| {
+        bench.fake.file("/c/tmp/new", "").mode("/c/tmp/new", 0o1200);
+        bench
+    };
+    let mut bench = unfinished(user(7));
+    bench.fake.others = Vec::from([record_it as fn(&mut Fake), |_| {}]);
+    assert!(matches!(open(&mut bench, "/tmp/new", O_RDWR), Verdict::Instead(..)));
+    assert_eq!(bench.fake.others.len(), 0);
+    let mut bench = unfinished(user(8));
+    bench.fake.others.push(record_it);
+    assert_eq!(open(&mut bench, "/tmp/new", O_RDWR), error(Errno::EACCES));
+    // Its maker was killed.
+    let mut bench = unfinished(root());
+    bench.fake.others = std::vec![|_| {}; 20_000];
+    assert!(matches!(open(&mut bench, "/tmp/new", O_RDWR), Verdict::Instead(..)));
+    assert_eq!(bench.fake.tree.nodes[bench.fake.at("/c/tmp/new")].mode & 0o7777, 0o600);
+    let left = bench.fake.others.len();
+    assert!(matches!(open(&mut bench, "/tmp/new", O_RDWR), Verdict::Instead(..)));
+    assert_eq!(bench.fake.others.len(), left, "it was waited for again");
 }
 
 #[test]
@@ -256,18 +292,16 @@ fn the_setgid_bit_of_a_foreign_group_is_not_recorded() {
     let made = |bench: &mut Bench<'_>, mode: u64| {
         bench.fake.mode("/c/tmp", 0o1777);
         let id = bench.fake.at("/c/tmp");
-        let record = b"0:50:2777:d:0:0".to_vec();
-        bench.fake.tree.nodes[id].attributes.insert(b"user.coracle.owner".to_vec(), record);
+        let owner = b"0:50:2777:d:0:0".to_vec();
+        bench.fake.tree.nodes[id].attributes.insert(b"user.coracle.owner".to_vec(), owner);
         let arguments = [N(HERE), T("/tmp/new"), N((O_CREAT | O_WRONLY).into()), N(mode)];
-        match enter(bench, Op::Openat, &arguments) {
-            Verdict::Instead(_, After::Created { gid: 50, clear, .. }) => clear,
-            other => panic!("{other:?}"),
-        }
+        enter(bench, Op::Openat, &arguments);
+        record(bench, "/c/tmp/new")
     };
-    assert_eq!(made(&mut user(7), 0o6755), 0o2000);
-    assert_eq!(made(&mut user(7), 0o6745), 0, "for locks");
-    assert_eq!(made(&mut user(50), 0o6755), 0);
-    assert_eq!(made(&mut root(), 0o6755), 0);
+    assert_eq!(made(&mut user(7), 0o6755), "7:50:4755:f:0:0");
+    assert_eq!(made(&mut user(7), 0o6745), "7:50:6745:f:0:0", "for locks");
+    assert_eq!(made(&mut user(50), 0o6755), "50:50:6755:f:0:0");
+    assert_eq!(made(&mut root(), 0o6755), "0:50:6755:f:0:0");
 }
 
 #[test]
