@@ -63,6 +63,7 @@ pub mod peers;
 pub mod remote;
 pub mod removal;
 pub mod slices;
+mod stamp;
 pub mod subnet;
 pub mod switch;
 pub mod table;

@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 use abi::network::Published;
 use serde::{Deserialize, Serialize};
@@ -318,13 +319,22 @@ pub(crate) fn forget_network(network: &Network) -> Result<()> {
     change_slots(network.dir().store(), &host(), |slots| slots.forget(network.id()))
 }
 
+fn slots_name(host: &str) -> String {
+    format!("slots-{host}{SUFFIX}")
+}
+
+/// The file with the slots of this host. It is replaced when they change.
+pub(crate) fn slots_file(store: &Store) -> PathBuf {
+    store.networks().path(&slots_name(&host()))
+}
+
 /// Changes the slots of a host under their lock.
 pub(crate) fn change_slots<T>(
     store: &Store,
     host: &str,
     change: impl FnOnce(&mut Slots) -> T,
 ) -> Result<T> {
-    let (networks, name) = (store.networks(), format!("slots-{host}{SUFFIX}"));
+    let (networks, name) = (store.networks(), slots_name(host));
     let _lock = networks.lock_file(&name).map_err(Error::store("lock the slots"))?;
     let read = networks.read(&name).map_err(Error::store("read the slots"))?;
     let before: Slots = read.unwrap_or_default();

@@ -98,7 +98,7 @@ mod tests {
         // Its members have lost the slots that they had because of it.
         let member = Member { id: "new".into(), name: "new".into(), ..Member::default() };
         members::join(&third, &member, &|_| true).unwrap();
-        let slots = store.networks().path(&format!("slots-{}.json", crate::names::host()));
+        let slots = members::slots_file(&store);
         let slots = std::fs::read_to_string(slots).unwrap();
         assert!(slots.contains("new") && !slots.contains("web"), "{slots}");
         let left = members::join(&lab, &member, &|_| true).unwrap_err();

@@ -12,8 +12,7 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -28,10 +27,10 @@ use crate::definition::Scope;
 use crate::error::Result;
 use crate::locks::lock;
 use crate::members;
-use crate::names::host;
 use crate::networks::{Network, Networks};
 use crate::peers::{Handler, List, Message, Peers, PublicKey, Remote, message};
 use crate::remote::{self, Known, Peer};
+use crate::stamp::{Stamp, stamp};
 
 /// How often files are looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -41,14 +40,6 @@ const CHECK: Duration = Duration::from_secs(5);
 const LINGER: Duration = Duration::from_secs(5);
 /// The members of a host that is down are forgotten after so long.
 const FORGET: Duration = Duration::from_secs(30);
-
-/// What tells whether a file was replaced.
-type Stamp = Option<(u64, i64, i64)>;
-
-fn stamp(path: &Path) -> Stamp {
-    let found = std::fs::metadata(path).ok()?;
-    Some((found.ino(), found.mtime(), found.mtime_nsec()))
-}
 
 /// What the links of a network tell.
 struct Side {
@@ -172,8 +163,13 @@ struct Seen {
 
 impl Watch {
     fn new(store: &Store) -> Self {
-        let slots = store.networks().path(&format!("slots-{}.json", host()));
-        Self { slots, seen: None, checked: None, all: HashMap::new(), nodes: Vec::new() }
+        Self {
+            slots: members::slots_file(store),
+            seen: None,
+            checked: None,
+            all: HashMap::new(),
+            nodes: Vec::new(),
+        }
     }
 
     fn look(&mut self, clusters: &Clusters) {

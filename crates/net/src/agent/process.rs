@@ -5,7 +5,7 @@
 //! switch ([`super::links`]) come from processes that keep them for the next agent.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use abi::network::{AGENT, DOMAIN, Family, NAME_SERVER, Place, Port, Protocol, Slot, Table, Use};
@@ -23,8 +23,10 @@ use super::served::Served;
 use super::server::{Answers, Client, Directory, Server};
 use crate::dns::{Transport, Zone};
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use crate::members::{self, Entry};
 use crate::networks::Networks;
+use crate::stamp::{Stamp, stamp};
 use crate::switch::Switch;
 use crate::{Subnet, remote, table};
 
@@ -66,8 +68,8 @@ pub fn run(store: &Store, containers: Box<dyn Containers>, ready: impl FnOnce())
     let switch = Switch::start().map_err(failed)?;
     let clusters = Clusters::new(Served::new(store, &containers, &alive, &words, &switch));
     let clusters = clusters.map_err(failed)?;
-    let (store, since) = (store.clone(), Mutex::new(Instant::now()));
-    let known = Known { store, containers, words, alive, since };
+    let (store, since, slots) = (store.clone(), Mutex::new(Instant::now()), Mutex::default());
+    let known = Known { store, containers, words, alive, since, slots };
     let server = known.bind().map_err(failed)?;
     let clusters = clusters.serve().map_err(failed)?;
     let links = Links::listen(&known.store, &switch).map_err(failed)?;
@@ -87,6 +89,8 @@ struct Known {
     alive: Arc<Alive>,
     /// When somebody was last there.
     since: Mutex<Instant>,
+    /// Who has a slot, and of which file that was read.
+    slots: Mutex<(Stamp, Vec<String>)>,
 }
 
 impl Known {
@@ -201,9 +205,15 @@ impl Directory for Known {
     }
 
     fn is_needed(&self) -> bool {
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = members::with_slots(&self.store).unwrap_or_default();
-        if all.iter().any(|id| self.alive.is_alive(id)) {
+        let (mut since, mut slots) = (lock(&self.since), lock(&self.slots));
+        let seen = stamp(&members::slots_file(&self.store));
+        if seen.is_none() || seen != slots.0 {
+            *slots = match members::with_slots(&self.store) {
+                Ok(ids) => (seen, ids),
+                Err(_) => Default::default(),
+            };
+        }
+        if slots.1.iter().any(|id| self.alive.is_alive(id)) {
             *since = Instant::now();
         }
         since.elapsed() < LINGER
