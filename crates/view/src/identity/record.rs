@@ -192,13 +192,15 @@ pub fn note_key(facts: &statx) -> [u8; NOTE_KEY] {
     key
 }
 
-/// The mode on disk of an inode that is being made and has no record yet: the mark, and no right to
-/// read, which every finished inode gives its owner. So no other process takes it for root's own.
-pub const UNFINISHED: u32 = S_ISVTX | 0o200;
+/// The mode on disk of an inode that is being made and has no record yet: the mark, which without a
+/// record no finished inode of this mode has. So no other process takes it for root's own. Who
+/// makes it may read and write its attributes.
+pub const UNFINISHED: u32 = S_ISVTX | 0o600;
 
-/// Returns true if a mode on disk is [`UNFINISHED`], or what a umask leaves of it.
+/// Returns true if a mode on disk is [`UNFINISHED`], or what a umask leaves of it. Whoever asks has
+/// found no record.
 pub const fn is_unfinished(mode: u32) -> bool {
-    !matches!(mode & S_IFMT, S_IFLNK | S_IFSOCK) && mode & 0o7577 == S_ISVTX
+    !matches!(mode & S_IFMT, S_IFLNK | S_IFSOCK) && mode & 0o7177 == S_ISVTX
 }
 
 /// Returns true if an inode of this type on disk can carry the attribute.

@@ -206,7 +206,7 @@ fn a_new_file_is_waited_for() {
         node.mode = 0o1600;
     }
     let unfinished = |mut bench: Bench<'static>| {
-        bench.fake.file("/c/tmp/new", "").mode("/c/tmp/new", 0o1200);
+        bench.fake.file("/c/tmp/new", "").mode("/c/tmp/new", 0o1600);
         bench
     };
     let mut bench = unfinished(user(7));
