@@ -96,8 +96,8 @@ pub fn truth_of(
     (unrecorded(identity, kind, facts), false)
 }
 
-/// Waits for the record of an inode that another thread is making. `None` for one that was made some
-/// time ago: its mode is what it has.
+/// Waits for the record of an inode that another thread is making. `None` for one that was made
+/// some time ago: its mode is what it has.
 #[cold]
 #[inline(never)]
 fn once_recorded(host: &mut impl Host, (dir, path): (Dir, &CStr), facts: &statx) -> Option<Truth> {
