@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
+use std::net::IpAddr;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use sys::ofd::{OfdLock, try_ofd_lock};
 use crate::error::{Error, Result};
 use crate::members::Entry;
 pub use crate::names::is_name;
+use crate::prefix::Prefix;
 
 /// The line before the lines of networks.
 pub const BEGIN: &str = "# coracle: names of networks";
@@ -34,25 +36,35 @@ pub fn name<'a>(name: &'a str, id: &'a str) -> &'a str {
     if is_name(name) && name.len() <= HOST_NAME_MAX { name } else { id.get(..SHORT).unwrap_or(id) }
 }
 
+/// A network with its name, its IPv6 addresses and its members.
+pub type Named<'a> = (&'a str, Option<Prefix>, &'a [Entry]);
+
 /// The lines for a container: `ADDRESS<tab>NAME ALIASES... SHORT_ID NAME.NETWORK`, one for each
-/// member of each of its networks. `networks`: their names and members. The container's own lines
-/// come first, because a program that looks its own address up takes the first one.
-pub fn lines(own: &str, networks: &[(&str, &[Entry])]) -> Vec<String> {
-    let all = || {
-        networks.iter().flat_map(|(name, entries)| entries.iter().map(move |entry| (*name, entry)))
-    };
-    let mine = all().filter(|(_, entry)| entry.id == own);
-    let others = all().filter(|(_, entry)| entry.id != own);
-    mine.chain(others).map(|(network, entry)| line(network, entry)).collect()
+/// member of each of its networks, and behind it one for the member's IPv6 address if it has one.
+/// The container's own lines come first, because a program that looks its own address up takes the
+/// first one.
+pub fn lines(own: &str, networks: &[Named<'_>]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for is_own in [true, false] {
+        for (network, prefix, entries) in networks {
+            for entry in entries.iter().filter(|entry| (entry.id == own) == is_own) {
+                lines.push(line(network, entry, entry.address.into()));
+                if let Some(address) = entry.ipv6(*prefix) {
+                    lines.push(line(network, entry, address.into()));
+                }
+            }
+        }
+    }
+    lines
 }
 
-fn line(network: &str, entry: &Entry) -> String {
+fn line(network: &str, entry: &Entry, address: IpAddr) -> String {
     let whole = format!("{}.{network}", entry.name);
     let mut names = names(entry);
     if is_name(&whole) {
         names.push(&whole);
     }
-    format!("{}\t{}", entry.address, names.join(" "))
+    format!("{address}\t{}", names.join(" "))
 }
 
 /// The names of a member in each of its networks: its own, its aliases, and the beginning of its
@@ -172,7 +184,7 @@ mod tests {
     fn own_names_come_first() {
         let lab = [entry("a", "db", &["sql", "db"], 2), entry("b", "web", &["x y", ""], 3)];
         let other = [entry("b", "web", &[], 7)];
-        let lines = lines(&"b".repeat(64), &[("lab", &lab[..]), ("other", &other[..])]);
+        let lines = lines(&"b".repeat(64), &[("lab", None, &lab[..]), ("other", None, &other[..])]);
         assert_eq!(
             lines,
             [
@@ -187,6 +199,27 @@ mod tests {
         assert_eq!(look_up(&text, "db.lab"), Some(Ipv4Addr::new(100, 80, 0, 2)));
         assert_eq!(look_up(&text, "added"), Some(Ipv4Addr::new(10, 0, 0, 9)));
         assert_eq!((look_up(&text, "coracle:"), look_up(&text, "y")), (None, None));
+    }
+
+    #[test]
+    fn members_by_packets_have_a_line_for_ipv6() {
+        let prefix = Some("fd00::/64".parse().unwrap());
+        let mut lab = [entry("a", "db", &[], 2), entry("b", "web", &[], 3)];
+        let own = "b".repeat(64);
+        assert_eq!(lines(&own, &[("lab", prefix, &lab[..])]).len(), 2, "they are without devices");
+        for entry in &mut lab {
+            entry.kind = crate::Kind::Packets;
+        }
+        assert_eq!(
+            lines(&own, &[("lab", prefix, &lab[..])]),
+            [
+                "100.80.0.3\tweb bbbbbbbbbbbb web.lab",
+                "fd00::6450:3\tweb bbbbbbbbbbbb web.lab",
+                "100.80.0.2\tdb aaaaaaaaaaaa db.lab",
+                "fd00::6450:2\tdb aaaaaaaaaaaa db.lab",
+            ]
+        );
+        assert_eq!(lines(&own, &[("lab", None, &lab[..])]).len(), 2);
     }
 
     #[test]

@@ -16,6 +16,10 @@ fn check_network(network: &Network, list: &List) -> Result<()> {
     let (own, Some(first)) = (network.definition(), list.hosts.first()) else { return Ok(()) };
     let why = if first.subnet != own.subnet {
         format!("subnet {} differs from {} of this host's network", first.subnet, own.subnet)
+    } else if first.ipv6 != own.ipv6 {
+        let text = |ipv6: Option<crate::Prefix>| ipv6.map_or("none".into(), |one| one.to_string());
+        let [theirs, ours] = [text(first.ipv6), text(own.ipv6)];
+        format!("ipv6 {theirs} differs from {ours} of this host's network")
     } else if first.internal != own.internal {
         let [theirs, ours] = [first.internal, own.internal];
         format!("internal = {theirs} differs from this host's network, where it is {ours}")

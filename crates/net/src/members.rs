@@ -10,7 +10,7 @@
 //! or is dead.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use abi::network::Published;
@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::names::host;
 use crate::networks::{IsAlive, Network};
+use crate::prefix::Prefix;
 use crate::subnet::Subnet;
 use crate::{cluster, ipam};
 
@@ -76,6 +77,8 @@ pub struct Endpoint {
     pub network_id: String,
     /// The network's addresses.
     pub subnet: Subnet,
+    /// Its IPv6 addresses; `None` if the container has none there.
+    pub prefix: Option<Prefix>,
     /// The address of the way out.
     pub gateway: Ipv4Addr,
     /// There is no way out.
@@ -88,6 +91,14 @@ pub struct Endpoint {
     pub node: Option<Ipv4Addr>,
     /// How the container is connected.
     pub kind: Kind,
+}
+
+impl Entry {
+    /// Its IPv6 address in a network with these; `None` for a member that has no device, for which
+    /// there are no IPv6 addresses.
+    pub fn ipv6(&self, prefix: Option<Prefix>) -> Option<Ipv6Addr> {
+        prefix.filter(|_| self.kind == Kind::Packets).map(|prefix| prefix.of(self.address))
+    }
 }
 
 /// The members of one host.
@@ -241,6 +252,7 @@ fn join_on(
         network: definition.name.clone(),
         network_id: definition.id.clone(),
         subnet: definition.subnet,
+        prefix: definition.ipv6.filter(|_| kind == Kind::Packets),
         gateway: definition.gateway,
         internal: definition.internal,
         address,

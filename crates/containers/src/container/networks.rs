@@ -19,7 +19,7 @@ use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec, Publis
 use engine::supervise::state::{self, Observed};
 use net::switch::{MTU, frame};
 use net::{
-    Endpoint, Entry, Kind, Member, Network, Networks, agent, cluster, definition, hosts, members,
+    Endpoint, Kind, Member, Network, Networks, agent, cluster, definition, hosts, ipam, members,
     remote, table,
 };
 use store::{ContainerDir, Store};
@@ -50,11 +50,16 @@ fn resolve_one(session: &Session, wanted: &Membership) -> Result<Membership> {
         }
         other => other?,
     };
-    network.definition().scope.check()?;
-    if let Some(address) = wanted.address {
+    let definition = network.definition();
+    definition.scope.check()?;
+    let address = match wanted.ipv6 {
+        Some(ipv6) => Some(ipam::from_ipv6(definition, ipv6, wanted.address)?),
+        None => wanted.address,
+    };
+    if let Some(address) = address {
         cluster::check_address(&network, address)?;
     }
-    Ok(Membership { name: network.name().to_owned(), ..wanted.clone() })
+    Ok(Membership { name: definition.name.clone(), address, ..wanted.clone() })
 }
 
 /// Puts networks with names, which [`resolve`] has checked, into a record.
@@ -247,6 +252,9 @@ fn joined(
     let networks = find(session, &config.network.networks)?;
     let mut endpoints = Vec::new();
     for (network, wanted) in networks.iter().zip(&config.network.networks) {
+        if let Some(kind) = kind {
+            check_ipv6(network, wanted, kind)?;
+        }
         let member = Member { kind, ..as_member(container, wanted) };
         if let Some(kind) = kind
             && let Some(other) = remote::remote(network)?.into_iter().find(|one| one.kind != kind)
@@ -297,6 +305,22 @@ fn joined(
     Ok(NetworkPlace { table, slot, address, name, hosts, asks, switch })
 }
 
+/// Refuses a wish for an IPv6 address in a mode that has none, and where the network has other
+/// addresses than it had when the container was made.
+fn check_ipv6(network: &Network, wanted: &Membership, kind: Kind) -> Result<()> {
+    let Some(ipv6) = wanted.ipv6 else { return Ok(()) };
+    if kind == Kind::Names {
+        return Err(Error::unsupported(format!(
+            "the container cannot have the address {ipv6} in network {}: its mode gives IPv4 \
+             addresses only",
+            network.name()
+        ))
+        .with_hint("use a mode with namespaces (--execmode=N1), or give --ip and not --ip6"));
+    }
+    ipam::from_ipv6(network.definition(), ipv6, wanted.address)?;
+    Ok(())
+}
+
 /// What the switch is told of a container, and what the container's devices are.
 fn switch(store: &Store, id: &str, endpoints: &[Endpoint], publish: &[Publish]) -> Switch {
     let link = |endpoint: &Endpoint| Link {
@@ -305,6 +329,7 @@ fn switch(store: &Store, id: &str, endpoints: &[Endpoint], publish: &[Publish]) 
         ethernet: frame::ethernet(endpoint.address),
         mtu: MTU,
         gateway: Some(endpoint.gateway).filter(|_| !endpoint.internal),
+        ipv6: endpoint.prefix.map(|prefix| (prefix.of(endpoint.address), prefix.bits())),
     };
     let ports = |one: &Publish| {
         let udp = one.udp;
@@ -427,8 +452,11 @@ pub(crate) fn tell(store: &Store, networks: &[Network]) -> Result<()> {
 /// The lines for a container of its networks.
 fn lines(id: &str, networks: &[Network]) -> net::Result<Vec<String>> {
     let entries = networks.iter().map(remote::members).collect::<net::Result<Vec<_>>>()?;
-    let named: Vec<(&str, &[Entry])> =
-        networks.iter().zip(&entries).map(|(one, list)| (one.name(), &**list)).collect();
+    let named: Vec<hosts::Named<'_>> = networks
+        .iter()
+        .zip(&entries)
+        .map(|(one, list)| (one.name(), one.definition().ipv6, &**list))
+        .collect();
     Ok(hosts::lines(id, &named))
 }
 

@@ -138,10 +138,13 @@ fn made(
         created: time::now().to_string(),
         scope: Scope::Cluster,
         subnet: list.hosts.first().map(|host| host.subnet),
+        ipv6: list.hosts.first().is_some_and(|host| host.ipv6.is_some()),
+        prefix: list.hosts.first().and_then(|host| host.ipv6),
         internal: list.hosts.first().is_some_and(|host| host.internal),
         ..Request::default()
     };
-    let network = Networks::of(session.store()?).create(request, &routes())?;
+    let (routes, routes6) = routes();
+    let network = Networks::of(session.store()?).create(request, (&routes, &routes6))?;
     cluster::settle(&network, place)?;
     journal::tell(session, Kind::Network, "create", actor(network.definition()));
     Ok(network)

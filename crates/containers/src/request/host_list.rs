@@ -12,7 +12,7 @@ use crate::config::nearest::nearest;
 use crate::error::{Error, Result};
 
 const TOP: &[&str] = &["epoch", "member"];
-const KEYS: &[&str] = &["name", "address", "port", "key", "subnet", "internal", "revoked"];
+const KEYS: &[&str] = &["name", "address", "port", "key", "subnet", "ipv6", "internal", "revoked"];
 
 /// A list, and where it stands.
 #[derive(Debug)]
@@ -146,6 +146,11 @@ impl Reader<'_> {
                 .with_hint(format!("write {key} = true"))),
         };
         let (internal, revoked) = (is("internal")?, is("revoked")?);
+        let ipv6 = found("ipv6").map(|(name, value)| {
+            let hint = "write ADDRESS/BITS of IPv6, as \"fd00:80::/64\"";
+            self.text::<net::Prefix>((place(name), value.get_ref()), "ipv6", hint)
+        });
+        let ipv6 = ipv6.transpose()?;
         Ok(Host {
             name: self.text(needed("name")?, "name", "write the host's name in quotes")?,
             address: self.text::<Ipv4Addr>(
@@ -164,6 +169,7 @@ impl Reader<'_> {
                 "subnet",
                 "write ADDRESS/BITS, as \"100.80.0.0/16\"",
             )?,
+            ipv6,
             internal,
             revoked,
         })
@@ -219,6 +225,8 @@ mod tests {
         let internal = entry("a", 1) + "internal = true\n";
         let read = read(&internal).unwrap().list;
         assert_eq!((read.hosts[0].internal, read.hosts[0].entry()), (true, internal));
+        let six = entry("a", 1) + "ipv6 = \"fd00:80::/64\"\n";
+        assert_eq!(self::read(&six).unwrap().list.hosts[0].entry(), six);
     }
 
     #[test]
@@ -244,6 +252,16 @@ mod tests {
                 "letters",
             ),
             (format!("{good}\n{good}"), "hosts.toml:8: a and a have the same key", "once"),
+            (
+                format!("{good}ipv6 = \"fd00::1/64\"\n"),
+                "hosts.toml:7: ipv6 'fd00::1/64': it sho",
+                "AD",
+            ),
+            (
+                format!("{good}ipv6 = \"fe80::/64\"\n"),
+                "hosts.toml:1: ipv6 fe80::/64 is not us",
+                "inv",
+            ),
             (format!("{good}revoked = 1\n"), "hosts.toml:7: revoked is neither", "true"),
         ] {
             let error = read(&text).unwrap_err();
