@@ -151,6 +151,29 @@ pub fn leave(network: &Network, id: &str) -> Result<()> {
     leave_on(&host(), network, id)
 }
 
+/// Gives a container another name in a network, on whichever host of the store it has joined.
+/// Whether it is in the network.
+///
+/// # Errors
+/// Those of reading and writing the entries.
+pub fn rename(network: &Network, id: &str, name: &str) -> Result<bool> {
+    let _lock = network.dir().lock().map_err(Error::store("lock a network"))?;
+    let mut is_member = false;
+    for host in hosts(network)? {
+        let mut file = read(network, &host)?;
+        let mut is_changed = false;
+        for entry in file.members.iter_mut().filter(|entry| entry.id == id) {
+            is_member = true;
+            is_changed |= entry.name != name;
+            name.clone_into(&mut entry.name);
+        }
+        if is_changed {
+            write(network, &host, &file)?;
+        }
+    }
+    Ok(is_member)
+}
+
 /// Instead of a network's id, for a container that is in none, but has ports of its own.
 const ALONE: &str = "";
 
@@ -187,13 +210,17 @@ pub fn list(network: &Network) -> Result<Vec<Entry>> {
 /// The entries of all hosts that share the store.
 pub fn on_all_hosts(network: &Network) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
-    for file in network.dir().files().map_err(Error::store("list the members of a network"))? {
-        let host = file.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
-        if let Some(host) = host {
-            entries.extend(read(network, host)?.members);
-        }
+    for host in hosts(network)? {
+        entries.extend(read(network, &host)?.members);
     }
     Ok(entries)
+}
+
+/// The hosts that have written entries.
+fn hosts(network: &Network) -> Result<Vec<String>> {
+    let files = network.dir().files().map_err(Error::store("list the members of a network"))?;
+    let host = |file: &String| Some(file.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.to_owned());
+    Ok(files.iter().filter_map(host).collect())
 }
 
 /// The file with the entries of this host.

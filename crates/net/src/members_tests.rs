@@ -323,3 +323,19 @@ fn members_of_several_hosts_get_addresses_of_their_own() {
     assert_eq!(two.to_string(), text);
     table::enter(&world.store, &table::Row { endpoints: &endpoints[..1], ..row }).unwrap();
 }
+
+#[test]
+fn a_container_is_renamed_where_it_has_joined() {
+    let world = World::new();
+    let lab = world.network("lab", "10.1.0.0/24");
+    let b = join_on("there", &lab, &member("b"), &all).unwrap();
+    let a = join(&lab, &member("a"), &all).unwrap();
+    assert!(rename(&lab, "a", "new").unwrap() && rename(&lab, "b", "far").unwrap());
+    assert!(!rename(&lab, "c", "x").unwrap());
+    let mut names: Vec<_> =
+        on_all_hosts(&lab).unwrap().into_iter().map(|one| (one.address, one.name)).collect();
+    names.sort();
+    let mut expected = [(a.address, "new".to_owned()), (b.address, "far".to_owned())];
+    expected.sort();
+    assert_eq!(names, expected);
+}

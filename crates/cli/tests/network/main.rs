@@ -16,6 +16,7 @@ mod containers;
 mod explained;
 mod hosts;
 mod known;
+mod names;
 mod oracle;
 mod outside;
 mod packets;
@@ -167,6 +168,14 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     }
     for (name, case) in packets::CASES {
         for world in packets() {
+            suite.case(format!("{}::{name}", world.label), move || {
+                case(world);
+                Ok(())
+            });
+        }
+    }
+    for (name, case) in names::CASES {
+        for world in long().chain(packets()) {
             suite.case(format!("{}::{name}", world.label), move || {
                 case(world);
                 Ok(())

@@ -1,0 +1,59 @@
+//! Names of containers and host names, in every mode.
+
+use std::fs;
+
+use crate::containers::{Lab, World};
+
+/// A case of a mode.
+type Case = fn(&World);
+
+/// All of them.
+pub(crate) const CASES: &[(&str, Case)] = &[("renamed", renamed)];
+
+const SERVE: [&str; 4] = ["/bin/tool", "serve", "0.0.0.0", "80"];
+
+/// Prints the host name and what it means.
+const SELF: [&str; 4] = ["/bin/tool", "self", "-", "0"];
+
+/// What a container says of names, separated by commas.
+fn asked(lab: &Lab<'_>, container: &str, names: &str) -> String {
+    lab.person.run(&["exec", container, "/bin/tool", "names", names, "0"]).ok().out()
+}
+
+/// A container's `/etc/hosts`.
+fn hosts_of(lab: &Lab<'_>, container: &str) -> String {
+    let path = lab.person.run(&["inspect", "--format", "{{.HostsPath}}", container]);
+    fs::read_to_string(path.ok().line()).expect("a hosts file")
+}
+
+/// A name of a running container ends, and another begins, at once and for all members; the
+/// container itself keeps its host name and finds itself by it.
+fn renamed(world: &World) {
+    let lab = world.like_the_oracle();
+    lab.start("bb", &["--network-alias", "svc"], &SERVE);
+    lab.start("other", &[], &SERVE);
+    let rename = |old: &str, new: &str| {
+        lab.person.run(&["rename", old, new]).ok();
+    };
+    rename("bb", "cc");
+    let (seen, hosts) = (asked(&lab, "other", "cc,cc.lab,svc,bb"), hosts_of(&lab, "other"));
+    let shown = lab.person.run(&["network", "inspect", "lab"]).ok().out();
+    let own = lab.person.run(&[&["exec", "cc"], &SELF[..]].concat()).ok().out();
+    // One that is renamed while it does not run has the new name when it does.
+    lab.person.run(&["stop", "-t", "0", "other"]).ok();
+    rename("other", "third");
+    lab.person.run(&["start", "third"]).ok();
+    let later = asked(&lab, "cc", "third");
+    // By these names they are removed.
+    rename("cc", "bb");
+    rename("third", "other");
+    let lines: Vec<&str> = seen.lines().collect();
+    let at = "is 100.80.0.2";
+    assert_eq!(lines[..3], [format!("cc {at}"), format!("cc.lab {at}"), format!("svc {at}")]);
+    assert!(!lines[3].contains(at), "{seen}");
+    let line = hosts.lines().find(|line| line.starts_with("100.80.0.2\t")).expect("a line");
+    assert!(line.contains("\tcc svc ") && !line.contains("bb "), "{hosts}");
+    assert!(shown.contains("\"cc\"") && !shown.contains("\"bb\""), "{shown}");
+    assert_eq!(own, format!("bb {at}\n"));
+    assert_eq!(later, "third is 100.80.0.3\n");
+}
