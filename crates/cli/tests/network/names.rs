@@ -8,7 +8,7 @@ use crate::containers::{Lab, World};
 type Case = fn(&World);
 
 /// All of them.
-pub(crate) const CASES: &[(&str, Case)] = &[("renamed", renamed)];
+pub(crate) const CASES: &[(&str, Case)] = &[("renamed", renamed), ("own_name", own_name)];
 
 const SERVE: [&str; 4] = ["/bin/tool", "serve", "0.0.0.0", "80"];
 
@@ -56,4 +56,35 @@ fn renamed(world: &World) {
     assert!(shown.contains("\"cc\"") && !shown.contains("\"bb\""), "{shown}");
     assert_eq!(own, format!("bb {at}\n"));
     assert_eq!(later, "third is 100.80.0.3\n");
+}
+
+/// A container finds itself by its host name, in a network with others and in one of its own, and
+/// `inspect` shows that name.
+fn own_name(world: &World) {
+    let lab = world.like_the_oracle();
+    let shown = |name: &str| {
+        let done = lab.person.run(&["inspect", "--format", "{{.Config.Hostname}}", name]);
+        done.ok().line().to_owned()
+    };
+    lab.start("db", &[], &SERVE);
+    let own = lab.person.run(&[&["exec", "db"], &SELF[..]].concat()).ok().out();
+    assert_eq!((own.as_str(), shown("db").as_str()), ("db is 100.80.0.2\n", "db"));
+    let mode = format!("--execmode={}", world.mode);
+    if world.has_packets() {
+        // Who has another one's network and hosts file is called as that one.
+        let network = ["run", "--name", "beside", &mode, "--network", "container:db", lab.image()];
+        let done = lab.person.run(&[&network, &SELF[..]].concat());
+        let beside = shown("beside");
+        lab.person.run(&["rm", "-f", "beside"]).ok();
+        assert_eq!((done.ok().out().as_str(), beside.as_str()), ("db is 100.80.0.2\n", "db"));
+        return;
+    }
+    for options in [&["--network", "private"][..], &["-p", "18095:95"]] {
+        let first = ["run", "--name", "alone", &mode];
+        let done = lab.person.run(&[&first, options, &[lab.image()], &SELF[..]].concat());
+        let alone = shown("alone");
+        lab.person.run(&["rm", "-f", "alone"]).ok();
+        assert_eq!(done.ok().out(), "alone is 127.0.0.1\n", "{options:?}");
+        assert_eq!(alone, "alone", "{options:?}");
+    }
 }

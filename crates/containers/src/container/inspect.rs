@@ -11,6 +11,7 @@ use store::{ContainerDir, Store};
 mod network;
 
 use super::list;
+use super::networks;
 use super::record::{self, Record};
 use super::root_form;
 use crate::error::Result;
@@ -50,7 +51,7 @@ pub fn container(session: &Session, container: &ContainerDir, size: bool) -> Res
         "ExecMode": config.exec_mode,
         "HostConfig": host_config(&record),
         "Mounts": mounts(&record),
-        "Config": settings(session.store()?, container, &record),
+        "Config": settings(session.store()?, container, &record, main.is_some()),
         "GraphDriver": {"Name": driver, "Data": places(session.store()?, container, &record)?},
         "NetworkSettings": network::settings(session, &record, main),
         "Directory": container.path(),
@@ -306,10 +307,24 @@ fn mounts(record: &Record) -> Vec<Value> {
         .collect()
 }
 
-fn settings(store: &Store, container: &ContainerDir, record: &Record) -> Value {
+/// The host name as programs see it: `runs`, now, else when it is started again.
+fn host_name(container: &ContainerDir, config: &ContainerConfig, runs: bool) -> String {
+    let given = config.hostname.clone().filter(|name| !name.is_empty());
+    let of_network = || {
+        let is_named = matches!(network_mode(config), NetworkMode::Named(_));
+        let title = record::title(container);
+        (is_named && !runs).then(|| net::hosts::name(&title, container.id()).to_owned())
+    };
+    given
+        .or_else(of_network)
+        .or_else(|| networks::host_name(container))
+        .unwrap_or_else(|| container.short_id().to_owned())
+}
+
+fn settings(store: &Store, container: &ContainerDir, record: &Record, runs: bool) -> Value {
     let config = &record.config;
     json!({
-        "Hostname": config.hostname.clone().unwrap_or_else(|| container.short_id().to_owned()),
+        "Hostname": host_name(container, config, runs),
         "Domainname": "",
         "User": config.user,
         "AttachStdin": config.stdin_open,

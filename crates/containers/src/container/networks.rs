@@ -15,7 +15,7 @@ use std::path::Path;
 
 use engine::choose::Engine;
 use engine::facts::Facts;
-use engine::plan::{Link, NetworkPlace, Plan, PrivateBy, Switch};
+use engine::plan::{Link, NetworkPlace, Plan, PrivateBy, Source, Switch};
 use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec, Publish};
 use engine::supervise::state::{self, Observed};
 use net::switch::{MTU, frame};
@@ -350,8 +350,8 @@ pub fn facts(session: &Session, config: &ContainerConfig) -> Facts {
     facts
 }
 
-/// Shows a container that shares another one's network that one's names, too: its `/etc/hosts` and
-/// `/etc/resolv.conf` as they are now.
+/// Shows a container that shares another one's network that one's names, too: its `/etc/hosts`,
+/// `/etc/resolv.conf` and, with its host name, `/etc/hostname` as they are now.
 pub fn share_files(session: &Session, config: &ContainerConfig, plan: &mut Plan) {
     let ((NetworkMode::Container(name), _) | (NetworkMode::Default, Some(name))) =
         (&config.network.mode, &config.join)
@@ -359,9 +359,11 @@ pub fn share_files(session: &Session, config: &ContainerConfig, plan: &mut Plan)
         return;
     };
     let Ok(other) = record::find(session, name) else { return };
+    let has_name = matches!(plan.namespaces.uts, Source::Of(_));
     for file in &mut plan.files {
-        let shared = ["hosts", "resolv.conf"]
+        let shared = ["hosts", "resolv.conf", "hostname"]
             .into_iter()
+            .filter(|name| has_name || *name != "hostname")
             .filter(|name| file.base.as_deref() == Some(&Path::new("/etc").join(name)))
             .map(|name| other.path().join("etc").join(name))
             .find(|path| path.exists());

@@ -250,8 +250,9 @@ fn hosts(
         let _ = writeln!(text, "{address}\t{name}");
     }
     let place = network.place();
-    // The name in the network stands among the others of the members.
-    let is_other = |name: &&str| place.is_none_or(|place| place.name != *name);
+    // The name in the network stands among the others of the members, if there are networks.
+    let is_other =
+        |name: &&str| place.is_none_or(|place| place.hosts.is_empty() || place.name != *name);
     if let Some(name) = hostname.filter(is_other) {
         let own = place.map_or(Ipv4Addr::new(127, 0, 1, 1), |place| place.address);
         // As Docker: a name with a domain, and the same without it.

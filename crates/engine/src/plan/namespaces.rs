@@ -55,6 +55,7 @@ pub(super) fn namespaces(
     let mut chosen = Chosen { request, namespaces: Namespaces::default() };
     chosen.private_or_shared(hostname)?;
     let network = chosen.network(warnings)?;
+    chosen.share_host_name(hostname)?;
     chosen.join()?;
     // The host's name is not known on a network of the container's own.
     let namespaces = &mut chosen.namespaces;
@@ -154,6 +155,18 @@ impl Chosen<'_> {
             warnings.push(format!("published ports are discarded with --network={mode}"));
         }
         Ok(network)
+    }
+
+    /// Who has another container's network and its `/etc/hosts` is called as that one, too.
+    fn share_host_name(&mut self, hostname: Option<&str>) -> Result<()> {
+        let config = self.request.config;
+        if let NetworkMode::Container(name) = &config.network.mode
+            && config.namespaces.uts == NamespaceMode::Default
+            && hostname.is_none()
+        {
+            self.namespaces.uts = self.shared(name, Kinds::UTS)?;
+        }
+        Ok(())
     }
 
     /// `--join`: the namespaces of another container, where nothing else is asked for.

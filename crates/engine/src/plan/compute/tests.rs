@@ -370,3 +370,63 @@ fn a_plan_survives_json() {
     let text = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
 }
+
+/// A container with another one's network and hosts file finds itself by that one's name.
+#[test]
+fn the_host_name_goes_with_the_network() {
+    let network = |name: &str| NetworkSpec {
+        mode: NetworkMode::Container(name.into()),
+        ..NetworkSpec::default()
+    };
+    let shared = ContainerConfig { network: network("alive"), ..config() };
+    let plan = simple(&shared);
+    assert_eq!((plan.namespaces.net, plan.namespaces.uts), (Source::Of(42), Source::Of(42)));
+    assert_eq!(plan.hostname, None);
+    // That one has the host's.
+    let plan = simple(&ContainerConfig { network: network("open"), ..config() });
+    assert_eq!((plan.namespaces.net, plan.namespaces.uts), (Source::Host, Source::Host));
+    let named = ContainerConfig { hostname: Some("box".into()), ..shared.clone() };
+    assert_eq!(simple(&named).namespaces.uts, Source::New);
+    let asked = Asked { uts: NamespaceMode::Host, ..Asked::default() };
+    assert_eq!(
+        simple(&ContainerConfig { namespaces: asked, ..shared }).namespaces.uts,
+        Source::Host
+    );
+}
+
+/// Where there are no networks, no line of a network names the container.
+#[test]
+fn the_own_name_is_in_the_hosts_file() {
+    let place = |hosts: &str| NetworkPlace {
+        table: "/t".into(),
+        slot: 1,
+        address: std::net::Ipv4Addr::LOCALHOST,
+        name: "db".into(),
+        hosts: hosts.into(),
+        asks: false,
+        switch: None,
+    };
+    let text = |place: &NetworkPlace| {
+        let network = NetworkSpec { mode: NetworkMode::Private, ..NetworkSpec::default() };
+        let config = ContainerConfig { network, ..config() };
+        let plan = plan(&Request {
+            config: &config,
+            root: &root(),
+            place: Path::new("/s/containers/x"),
+            facts: &facts(),
+            overrides: &Overrides::default(),
+            own_ids: true,
+            fake_root: true,
+            keep_umask: false,
+            accounts: &NoAccounts,
+            private: PrivateBy::Translation,
+            network: Some(place),
+            running: &|_| None,
+        });
+        let files = plan.unwrap().files;
+        files.iter().find(|file| file.path.ends_with("hosts")).expect("a file").text.clone()
+    };
+    assert!(text(&place("")).contains("\n127.0.0.1\tdb\n"));
+    let named = text(&place("100.80.0.2\tdb db.lab\n"));
+    assert!(!named.contains("127.0.0.1\tdb"), "{named}");
+}
