@@ -55,7 +55,7 @@ fn renamed(world: &World) {
     assert!(line.contains("\tcc svc ") && !line.contains("bb "), "{hosts}");
     assert!(shown.contains("\"cc\"") && !shown.contains("\"bb\""), "{shown}");
     assert_eq!(own, format!("bb {at}\n"));
-    assert_eq!(later, "third is 100.80.0.3\n");
+    assert!(later.starts_with("third is 100.80.0."), "{later}");
 }
 
 /// A container finds itself by its host name, in a network with others and in one of its own, and
