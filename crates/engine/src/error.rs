@@ -341,6 +341,9 @@ impl Error {
                 ways.extend(able.iter().map(|mode| format!("or --execmode={mode}")));
                 Some(ways.join(", "))
             }
+            Self::Invalid { what, .. } if what == "--hostname" => Some(
+                "give a name as db-1 or db.example.org, of at most 64 characters".into(),
+            ),
             Self::Unsupported { able, .. } | Self::Unusable { able, .. } => Some(if able.is_empty() {
                 "no engine of this build can do it on this host; `coracle doctor` says why".into()
             } else {

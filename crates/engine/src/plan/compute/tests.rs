@@ -430,3 +430,31 @@ fn the_own_name_is_in_the_hosts_file() {
     let named = text(&place("100.80.0.2\tdb db.lab\n"));
     assert!(!named.contains("127.0.0.1\tdb"), "{named}");
 }
+
+#[test]
+fn host_names() {
+    let label = "a".repeat(63);
+    for good in ["a", "A-1", "my_box", "db.lab.example", ""] {
+        let config = ContainerConfig { hostname: Some(good.into()), ..config() };
+        assert!(planned(&config, &facts(), &Overrides::default()).is_ok(), "{good}");
+    }
+    check_hostname(&label).unwrap();
+    for (bad, part) in [
+        ("bad name", "and not ' '"),
+        ("a\nb", "and not '\\n'"),
+        ("a/b", "and not '/'"),
+        ("bücher", "and not 'ü'"),
+        ("-bad", "neither begins nor ends"),
+        ("a.b-", "neither begins nor ends"),
+        ("a..b", "no two beside each other"),
+        ("a.", "no dot at its beginning or end"),
+        (&"a".repeat(64), "between dots"),
+        (&format!("{label}.b"), "at most 64 characters, and this one 65"),
+    ] {
+        let config = ContainerConfig { hostname: Some(bad.into()), ..config() };
+        let error = planned(&config, &facts(), &Overrides::default()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("--hostname '") && text.contains(part), "{bad}: {text}");
+        assert!(!text.contains('\n') && error.hint().is_some(), "{bad}: {text}");
+    }
+}
