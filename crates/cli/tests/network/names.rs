@@ -8,7 +8,8 @@ use crate::containers::{Lab, World};
 type Case = fn(&World);
 
 /// All of them.
-pub(crate) const CASES: &[(&str, Case)] = &[("renamed", renamed), ("own_name", own_name)];
+pub(crate) const CASES: &[(&str, Case)] =
+    &[("renamed", renamed), ("own_name", own_name), ("published_twice", published_twice)];
 
 const SERVE: [&str; 4] = ["/bin/tool", "serve", "0.0.0.0", "80"];
 
@@ -87,4 +88,27 @@ fn own_name(world: &World) {
         assert_eq!(done.ok().out(), "alone is 127.0.0.1\n", "{options:?}");
         assert_eq!(alone, "alone", "{options:?}");
     }
+}
+
+/// A port of the container at two places of the host: both lead to it, or it is refused.
+fn published_twice(world: &World) {
+    let lab = world.lab();
+    let ports = ["-p", "18195:95", "-p", "127.0.0.1:18196:95"];
+    if world.has_packets() {
+        lab.start("db", &ports, &SERVE);
+        let format = "--format={{json .NetworkSettings.Ports}}";
+        let shown = lab.person.run(&["inspect", format, "db"]).ok().out();
+        for binding in [
+            r#"{"HostIp":"0.0.0.0","HostPort":"18195"}"#,
+            r#""HostIp":"127.0.0.1","HostPort":"18196""#,
+        ] {
+            assert!(shown.contains(binding), "{shown}");
+        }
+        return;
+    }
+    let done = lab.run_with("db", &ports, &SELF);
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_ne!(done.code(), 0, "{said}");
+    assert!(said.contains("port 95/tcp of the container twice"), "{said}");
+    assert!(said.contains("hint: publish it once, or use --execmode=N1"), "{said}");
 }

@@ -1,5 +1,7 @@
 //! Describes a container as Docker's `inspect` does, as far as the fields have a meaning here.
 
+use std::collections::BTreeMap;
+
 use engine::mount_options::Propagation;
 use engine::spec::{
     ContainerConfig, MountKind, MountSpec, NamespaceMode, NetworkMode, Publish, RestartPolicy,
@@ -260,17 +262,17 @@ fn requests(record: &Record) -> Vec<Value> {
 }
 
 fn port_bindings(publish: &[Publish]) -> Value {
-    let mut map = Map::new();
+    let mut map: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for publish in publish {
         let protocol = if publish.udp { "udp" } else { "tcp" };
         for (host, inside) in publish.pairs() {
             let address =
                 publish.address.map_or_else(|| "0.0.0.0".to_owned(), |address| address.to_string());
-            let binding = json!([{"HostIp": address, "HostPort": host.to_string()}]);
-            map.insert(format!("{inside}/{protocol}"), binding);
+            let binding = json!({"HostIp": address, "HostPort": host.to_string()});
+            map.entry(format!("{inside}/{protocol}")).or_default().push(binding);
         }
     }
-    map.into()
+    json!(map)
 }
 
 /// In Docker's word: without an option the host's later mounts appear.
@@ -380,6 +382,18 @@ fn network_mode(config: &ContainerConfig) -> NetworkMode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// In Docker's form: one port of the container may have several places on the host.
+    #[test]
+    fn a_port_that_is_published_twice() {
+        let publish = |host, inside, udp| Publish { host, inside, udp, ..Publish::default() };
+        let all = [publish(8195, 95, false), publish(8196, 95, false), publish(8195, 95, true)];
+        let at = |port: &str| json!({"HostIp": "0.0.0.0", "HostPort": port});
+        assert_eq!(
+            port_bindings(&all),
+            json!({"95/tcp": [at("8195"), at("8196")], "95/udp": [at("8195")]})
+        );
+    }
 
     #[test]
     fn namespaces_in_dockers_words() {

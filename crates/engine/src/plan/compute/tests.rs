@@ -52,6 +52,28 @@ fn planned(config: &ContainerConfig, facts: &Facts, overrides: &Overrides) -> Re
     })
 }
 
+/// In a mode without network namespaces.
+fn translated(
+    config: &ContainerConfig,
+    facts: &Facts,
+    network: Option<&NetworkPlace>,
+) -> Result<Plan> {
+    plan(&Request {
+        config,
+        root: &root(),
+        place: Path::new("/s/containers/x"),
+        facts,
+        overrides: &Overrides::default(),
+        own_ids: true,
+        fake_root: true,
+        keep_umask: false,
+        accounts: &NoAccounts,
+        private: PrivateBy::Translation,
+        network,
+        running: &|_| None,
+    })
+}
+
 fn simple(config: &ContainerConfig) -> Plan {
     planned(config, &facts(), &Overrides::default()).unwrap()
 }
@@ -409,21 +431,7 @@ fn the_own_name_is_in_the_hosts_file() {
     let text = |place: &NetworkPlace| {
         let network = NetworkSpec { mode: NetworkMode::Private, ..NetworkSpec::default() };
         let config = ContainerConfig { network, ..config() };
-        let plan = plan(&Request {
-            config: &config,
-            root: &root(),
-            place: Path::new("/s/containers/x"),
-            facts: &facts(),
-            overrides: &Overrides::default(),
-            own_ids: true,
-            fake_root: true,
-            keep_umask: false,
-            accounts: &NoAccounts,
-            private: PrivateBy::Translation,
-            network: Some(place),
-            running: &|_| None,
-        });
-        let files = plan.unwrap().files;
+        let files = translated(&config, &facts(), Some(place)).unwrap().files;
         files.iter().find(|file| file.path.ends_with("hosts")).expect("a file").text.clone()
     };
     assert!(text(&place("")).contains("\n127.0.0.1\tdb\n"));
@@ -457,4 +465,30 @@ fn host_names() {
         assert!(text.starts_with("--hostname '") && text.contains(part), "{bad}: {text}");
         assert!(!text.contains('\n') && error.hint().is_some(), "{bad}: {text}");
     }
+}
+
+/// Without a namespace a port of the container has one place on the host.
+#[test]
+fn a_port_is_published_once_without_a_namespace() {
+    let of = |publish: &[(u16, u16, u16, bool)]| {
+        let publish = publish.iter().map(|(host, inside, count, udp)| Publish {
+            host: *host,
+            inside: *inside,
+            count: *count,
+            udp: *udp,
+            ..Publish::default()
+        });
+        let (mode, publish) = (NetworkMode::Private, publish.collect());
+        let network = NetworkSpec { mode, publish, ..NetworkSpec::default() };
+        ContainerConfig { network, ..config() }
+    };
+    let twice = of(&[(8195, 95, 1, false), (8196, 95, 1, false)]);
+    let error = translated(&twice, &facts(), None).unwrap_err();
+    assert!(error.to_string().contains("port 95/tcp of the container twice"), "{error}");
+    assert!(error.hint().unwrap().contains("N1"));
+    let ranges = of(&[(8000, 90, 10, true), (9000, 99, 2, true)]);
+    let error = translated(&ranges, &facts(), None).unwrap_err();
+    assert!(error.to_string().contains("99/udp"), "{error}");
+    simple(&twice);
+    translated(&of(&[(8195, 95, 1, false), (8195, 95, 1, true)]), &facts(), None).unwrap();
 }
