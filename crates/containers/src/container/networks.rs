@@ -347,6 +347,9 @@ pub fn facts(session: &Session, config: &ContainerConfig) -> Facts {
     facts.internal_networks = !named.is_empty()
         && find(session, named)
             .is_ok_and(|all| all.iter().all(|network| network.definition().internal));
+    if config.add_host.iter().any(|(_, address)| address == "host-gateway") {
+        facts.host_address = net::peers::local::default().ok();
+    }
     facts
 }
 

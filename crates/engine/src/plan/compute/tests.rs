@@ -492,3 +492,27 @@ fn a_port_is_published_once_without_a_namespace() {
     simple(&twice);
     translated(&of(&[(8195, 95, 1, false), (8195, 95, 1, true)]), &facts(), None).unwrap();
 }
+
+/// The host's address as the container reaches it.
+#[test]
+fn the_gateway_to_the_host() {
+    let of = |mode: NetworkMode| ContainerConfig {
+        add_host: vec![("box".into(), "host-gateway".into())],
+        network: NetworkSpec { mode, ..NetworkSpec::default() },
+        ..config()
+    };
+    let line = |plan: Plan| {
+        let file = plan.files.into_iter().find(|file| file.path.ends_with("hosts")).unwrap();
+        file.text.lines().find(|line| line.ends_with("\tbox")).unwrap().to_owned()
+    };
+    assert_eq!(line(simple(&of(NetworkMode::Host))), "127.0.0.1\tbox");
+    assert_eq!(line(simple(&of(NetworkMode::Container("open".into())))), "127.0.0.1\tbox");
+    assert_eq!(line(simple(&of(NetworkMode::Container("alive".into())))), "169.254.1.2\tbox");
+    assert_eq!(line(simple(&of(NetworkMode::Private))), "169.254.1.2\tbox");
+    let routed = Facts { host_address: Some([10, 0, 0, 9].into()), ..facts() };
+    let names = of(NetworkMode::Private);
+    assert_eq!(line(translated(&names, &routed, None).unwrap()), "10.0.0.9\tbox");
+    let error = translated(&names, &facts(), None).unwrap_err();
+    assert!(error.to_string().contains("--add-host box:host-gateway"), "{error}");
+    assert!(error.hint().unwrap().contains("box:ADDRESS"));
+}
