@@ -122,7 +122,8 @@ struct Slot {
 }
 
 /// Lets a container into a network of this host. If it is in it already, it keeps its address,
-/// unless it wishes another one. Entries of dead containers are dropped.
+/// unless it wishes another one. Entries of dead containers are dropped. One that has joined
+/// already stays when this host has left a network of several hosts.
 ///
 /// # Errors
 /// [`Error::NotFound`] if the network was removed; [`Error::Scope`] if it is one of a later
@@ -248,13 +249,21 @@ fn join_on(
     definition.scope.check()?;
     let _lock = network.dir().lock().map_err(Error::store("lock a network"))?;
     still_there(network)?;
-    let part = cluster::part(network)?;
     let mut file = read(network, host)?;
+    let part = match (cluster::part(network), member.kind) {
+        (Err(Error::NotListed { name }), None) => {
+            let entry = file.members.iter().find(|entry| entry.id == member.id);
+            let place = cluster::own(network)?.map(|own| own.place.address);
+            let kept = entry.map(|entry| endpoint(network, entry, place));
+            return kept.ok_or(Error::NotListed { name });
+        }
+        (part, _) => part?,
+    };
     let (address, kind) = address_in(network, &mut file, (member, part), is_alive)?;
     let store = network.dir().store();
     let slot =
         change_slots(store, host, |slots| slots.take(&member.id, &definition.id, is_alive))??;
-    file.members.push(Entry {
+    let entry = Entry {
         id: member.id.clone(),
         name: member.name.clone(),
         aliases: member.aliases.clone(),
@@ -262,19 +271,27 @@ fn join_on(
         slot,
         kind,
         since: sys::machine::now(),
-    });
+    };
+    let joined = endpoint(network, &entry, part.map(|(_, node)| node));
+    file.members.push(entry);
     write(network, host, &file)?;
-    Ok(Endpoint {
+    Ok(joined)
+}
+
+/// The place of an entry. `node`: the host's address in a network of several.
+fn endpoint(network: &Network, entry: &Entry, node: Option<Ipv4Addr>) -> Endpoint {
+    let definition = network.definition();
+    Endpoint {
         network: definition.name.clone(),
         network_id: definition.id.clone(),
         subnet: definition.subnet,
         gateway: definition.gateway,
         internal: definition.internal,
-        address,
-        slot,
-        node: part.map(|(_, node)| node),
-        kind,
-    })
+        address: entry.address,
+        slot: entry.slot,
+        node,
+        kind: entry.kind,
+    }
 }
 
 /// Drops the member itself and dead ones from a network's entries; returns the member's address and

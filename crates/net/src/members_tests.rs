@@ -302,8 +302,20 @@ fn members_of_several_hosts_get_addresses_of_their_own() {
     }
     let full = join(&far, &member("z"), &all).unwrap_err();
     assert!(matches!(full, Error::Full { among, .. } if among.prefix() == 28), "{full}");
+    // It leaves the others, and its containers stay as they are.
+    let gone = Host { revoked: true, ..own.clone() };
+    let list = List { epoch: 3, hosts: vec![other(9), gone.clone()] };
+    let left = joining::join(&far, &list, &all).unwrap();
+    assert_eq!((left.listed, left.revoked), (false, true));
+    let stays = join(&far, &member("a"), &all).unwrap();
+    assert_eq!((stays.address, stays.node), (second.address, second.node));
+    let starts = Member { kind: Some(crate::Kind::Names), ..member("a") };
+    for refused in [starts, member("new")] {
+        let refused = join(&far, &refused, &all).unwrap_err();
+        assert!(matches!(refused, Error::NotListed { .. }), "{refused}");
+    }
     // Not listed.
-    let list = List { epoch: 3, hosts: vec![other(9), other(8)] };
+    let list = List { epoch: 4, hosts: vec![other(9), other(8)] };
     assert!(!joining::join(&far, &list, &|_| false).unwrap().listed);
     let refused = join(&far, &member("q"), &all).unwrap_err();
     assert!(matches!(refused, Error::NotListed { .. }), "{refused}");

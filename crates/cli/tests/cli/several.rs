@@ -396,6 +396,11 @@ fn epochs_tell_lists_apart() {
     let seen = cluster(one);
     assert_eq!((&seen["Epoch"], &seen["Hosts"][1]["State"]), (&4.into(), &"revoked".into()));
     // This host itself.
-    let warned = joined(&list(5, &[&second]));
+    let warned = joined(&list(5, &[&format!("{first}revoked = true\n"), &second]));
+    assert!(warned.contains("this host has left network far"), "{warned}");
+    assert!(!warned.contains("add its entry"), "{warned}");
+    let seen = cluster(one);
+    assert_eq!(seen["Hosts"][1]["Why"], "this host is not in the list, or has left");
+    let warned = joined(&list(6, &[&second]));
     assert!(warned.contains("this host is not in the list"), "{warned}");
 }

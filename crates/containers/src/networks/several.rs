@@ -124,7 +124,13 @@ pub fn join(
         net::Error::List { at, why, hint } => read.wrong(&Wrong { at, why, hint }),
         other => Error::from(other),
     })?;
-    if !joined.listed {
+    if joined.revoked {
+        let name = network.name();
+        session.warn(&format!(
+            "the list says that this host has left network {name}: containers that run here do not \
+             reach other hosts any more, and none starts in it"
+        ));
+    } else if !joined.listed {
         let name = network.name();
         session.warn(&format!(
             "this host is not in the list, so no container here can use network {name}; add its \
@@ -178,6 +184,8 @@ pub(super) fn describe(session: &Session, network: &Network) -> Result<Value> {
         });
         let state = if host.key == own {
             own_state(known.as_ref())
+        } else if view.position.is_none() {
+            json!({"State": "down", "Why": "this host is not in the list, or has left"})
         } else {
             state(known.as_ref(), &host.key)
         };
