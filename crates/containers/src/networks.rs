@@ -288,9 +288,9 @@ pub fn inspect(session: &Session, name: &str) -> Result<Value> {
     find_made(session, name).and_then(|network| describe(session, &network))
 }
 
-/// A network that was made; the names of others are told from those that nobody has.
+/// A network that was made. A name for a private network is no name of one.
 fn find_made(session: &Session, name: &str) -> Result<Network> {
-    if net::definition::RESERVED.contains(&name) {
+    if name.parse() == Ok(NetworkMode::Private) {
         return Err(Error::not_found(format!(
             "'{name}' is built in: with --network {name} each container has a network of its own"
         ))

@@ -3,13 +3,18 @@
 use std::fs;
 
 use crate::containers::{Lab, World};
+use crate::outside::own_address;
 
 /// A case of a mode.
 type Case = fn(&World);
 
 /// All of them.
-pub(crate) const CASES: &[(&str, Case)] =
-    &[("renamed", renamed), ("own_name", own_name), ("published_twice", published_twice)];
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("renamed", renamed),
+    ("own_name", own_name),
+    ("published_twice", published_twice),
+    ("to_the_host", to_the_host),
+];
 
 const SERVE: [&str; 4] = ["/bin/tool", "serve", "0.0.0.0", "80"];
 
@@ -111,4 +116,23 @@ fn published_twice(world: &World) {
     assert_ne!(done.code(), 0, "{said}");
     assert!(said.contains("port 95/tcp of the container twice"), "{said}");
     assert!(said.contains("hint: publish it once, or use --execmode=N1"), "{said}");
+}
+
+/// `host-gateway` is the address by which the host is reached.
+fn to_the_host(world: &World) {
+    let lab = world.lab();
+    let (option, asks) = (["--add-host", "box:host-gateway"], ["/bin/tool", "names", "box", "0"]);
+    let shared = lab.run_on_host(&[&["--rm"], &option[..]].concat(), &asks).ok().out();
+    assert_eq!(shared, "box is 127.0.0.1\n");
+    if world.has_packets() {
+        return;
+    }
+    let own = lab.run_with("one", &option, &asks);
+    match own_address() {
+        Ok(address) => assert_eq!(own.ok().out(), format!("box is {address}\n")),
+        Err(_) => {
+            let said = String::from_utf8_lossy(&own.stderr).into_owned();
+            assert!(said.contains("--add-host box:ADDRESS"), "{said}");
+        }
+    }
 }
