@@ -26,6 +26,13 @@ fn asked(lab: &Lab<'_>, container: &str, names: &str) -> String {
     lab.person.run(&["exec", container, "/bin/tool", "names", names, "0"]).ok().out()
 }
 
+/// The first of two ports of the host for the cases of a mode, which run beside those of others.
+fn port(world: &World) -> u16 {
+    let all = ["I1", "P1", "F2", "N1-tap", "N1-veth"];
+    let at = all.iter().zip(0..).find(|(label, _)| **label == world.label);
+    19_200 + 2 * at.expect("a mode").1
+}
+
 /// A container's `/etc/hosts`.
 fn hosts_of(lab: &Lab<'_>, container: &str) -> String {
     let path = lab.person.run(&["inspect", "--format", "{{.HostsPath}}", container]);
@@ -85,7 +92,8 @@ fn own_name(world: &World) {
         assert_eq!((done.ok().out().as_str(), beside.as_str()), ("db is 100.80.0.2\n", "db"));
         return;
     }
-    for options in [&["--network", "private"][..], &["-p", "18095:95"]] {
+    let port = format!("{}:95", port(world));
+    for options in [&["--network", "private"][..], &["-p", &port]] {
         let first = ["run", "--name", "alone", &mode];
         let done = lab.person.run(&[&first, options, &[lab.image()], &SELF[..]].concat());
         let alone = shown("alone");
@@ -98,16 +106,16 @@ fn own_name(world: &World) {
 /// A port of the container at two places of the host: both lead to it, or it is refused.
 fn published_twice(world: &World) {
     let lab = world.lab();
-    let ports = ["-p", "18195:95", "-p", "127.0.0.1:18196:95"];
+    let first = port(world);
+    let (all, near) = (format!("{first}:95"), format!("127.0.0.1:{}:95", first + 1));
+    let ports = ["-p", &*all, "-p", &*near];
     if world.has_packets() {
         lab.start("db", &ports, &SERVE);
         let format = "--format={{json .NetworkSettings.Ports}}";
         let shown = lab.person.run(&["inspect", format, "db"]).ok().out();
-        for binding in [
-            r#"{"HostIp":"0.0.0.0","HostPort":"18195"}"#,
-            r#""HostIp":"127.0.0.1","HostPort":"18196""#,
-        ] {
-            assert!(shown.contains(binding), "{shown}");
+        for (address, port) in [("0.0.0.0", first), ("127.0.0.1", first + 1)] {
+            let binding = format!(r#"{{"HostIp":"{address}","HostPort":"{port}"}}"#);
+            assert!(shown.contains(&binding), "{shown}");
         }
         return;
     }
