@@ -319,10 +319,21 @@ fn built_in(name: &str) -> Option<&'static BuiltIn> {
 
 /// A network in the form of Docker's `inspect`.
 pub fn inspect(session: &Session, name: &str) -> Result<Value> {
-    match built_in(name) {
-        Some(built_in) => describe_built_in(session, built_in),
-        None => describe(session, &find(session, name)?),
+    if let Some(built_in) = built_in(name) {
+        return describe_built_in(session, built_in);
     }
+    find_made(session, name).and_then(|network| describe(session, &network))
+}
+
+/// A network that was made. A name for a private network is no name of one.
+fn find_made(session: &Session, name: &str) -> Result<Network> {
+    if name.parse() == Ok(NetworkMode::Private) {
+        return Err(Error::not_found(format!(
+            "'{name}' is built in: with --network {name} each container has a network of its own"
+        ))
+        .with_hint("'coracle inspect CONTAINER' shows it"));
+    }
+    find(session, name)
 }
 
 /// What has the name or id `name`; `None` where there is no network.

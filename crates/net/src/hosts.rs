@@ -81,6 +81,27 @@ pub fn names(entry: &Entry) -> Vec<&str> {
     names
 }
 
+/// Adds the host name of a container to its own line, if neither `others`, the rest of its hosts
+/// file, nor the line has it: a container that was renamed keeps the host name that it has begun
+/// with, and its programs look that up. `own`: its id.
+pub fn keep_host_name(lines: &mut [String], own: &str, others: &str, name: &str) {
+    let has = |line: &str, wanted: &str| {
+        let text = line.split('#').next().unwrap_or_default();
+        text.split_whitespace().skip(1).any(|word| word.eq_ignore_ascii_case(wanted))
+    };
+    if !is_name(name) || name.len() > HOST_NAME_MAX || others.lines().any(|line| has(line, name)) {
+        return;
+    }
+    let short = own.get(..SHORT).unwrap_or(own);
+    if lines.iter().any(|line| has(line, short) && has(line, name)) {
+        return;
+    }
+    if let Some(line) = lines.iter_mut().find(|line| has(line, short)) {
+        line.push(' ');
+        line.push_str(name);
+    }
+}
+
 /// A hosts file's text with other lines of networks, which stand at the end if there were none. No
 /// lines remove the block.
 ///
@@ -123,12 +144,12 @@ pub fn rewrite(text: &str, lines: &[String]) -> String {
 /// inode. Its text is written over the old one before the rest is cut off, so a program that reads
 /// meanwhile never sees an empty file.
 ///
-/// `lines` gives the lines. It is called when no other process writes to the file, so that of
-/// several that write at once the last one writes what is true by then.
+/// `lines` gives the lines, from the rest of the file. It is called when no other process writes to
+/// the file, so that of several that write at once the last one writes what is true by then.
 ///
 /// # Errors
 /// [`Error::Hosts`] if it cannot be opened, read or written; those of `lines`.
-pub fn write(path: &Path, lines: impl FnOnce() -> Result<Vec<String>>) -> Result<()> {
+pub fn write(path: &Path, lines: impl FnOnce(&str) -> Result<Vec<String>>) -> Result<()> {
     let fail = |step| {
         let path = path.to_owned();
         move |source| Error::Hosts { step, path, source }
@@ -142,7 +163,7 @@ pub fn write(path: &Path, lines: impl FnOnce() -> Result<Vec<String>>) -> Result
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut file, &mut bytes).map_err(fail("read"))?;
     let old = String::from_utf8_lossy(&bytes);
-    let new = rewrite(&old, &lines()?);
+    let new = rewrite(&old, &lines(&rewrite(&old, &[]))?);
     if new.as_bytes() == bytes {
         return Ok(());
     }
@@ -201,6 +222,26 @@ mod tests {
         assert_eq!((look_up(&text, "coracle:"), look_up(&text, "y")), (None, None));
     }
 
+    /// A container that was renamed finds itself by its host name; the others do not.
+    #[test]
+    fn the_host_name_stays() {
+        let members = [entry("a", "new", &[], 2), entry("b", "web", &[], 3)];
+        let own = "a".repeat(64);
+        let kept = |others: &str, name: &str| {
+            let mut lines = lines(&own, &[("lab", None, &members[..])]);
+            keep_host_name(&mut lines, &own, others, name);
+            lines[0].clone()
+        };
+        let line = "100.80.0.2\tnew aaaaaaaaaaaa new.lab";
+        assert_eq!(kept(OWN, "old"), format!("{line} old"));
+        assert_eq!(kept("100.80.0.2\told\n", "old"), line);
+        assert_eq!(kept("# 100.80.0.2 old\n", "old"), format!("{line} old"));
+        assert_eq!((kept(OWN, "new"), kept(OWN, "a b")), (line.to_owned(), line.to_owned()));
+        let mut of_others = lines(&"c".repeat(64), &[("lab", None, &members[..])]);
+        keep_host_name(&mut of_others, &"c".repeat(64), OWN, "old");
+        assert!(of_others.iter().all(|line| !line.contains("old")), "{of_others:?}");
+    }
+
     #[test]
     fn members_by_packets_have_a_line_for_ipv6() {
         let prefix = Some("fd00::/64".parse().unwrap());
@@ -255,16 +296,16 @@ mod tests {
     fn the_inode_stays() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("hosts");
-        assert!(matches!(write(&path, || Ok(Vec::new())), Err(Error::Hosts { step: "open", .. })));
+        assert!(matches!(write(&path, |_| Ok(Vec::new())), Err(Error::Hosts { step: "open", .. })));
         std::fs::write(&path, OWN).unwrap();
         let bound = std::fs::File::open(&path).unwrap();
         let inode = || std::fs::metadata(&path).unwrap().ino();
         let before = inode();
-        write(&path, || Ok(vec!["1.1.1.1\ta".into(), "1.1.1.2\tb".into()])).unwrap();
+        write(&path, |_| Ok(vec!["1.1.1.1\ta".into(), "1.1.1.2\tb".into()])).unwrap();
         assert_eq!(inode(), before);
         let seen = std::io::read_to_string(&bound).unwrap();
         assert!(seen.starts_with(OWN) && seen.ends_with(&format!("{END}\n")), "{seen}");
-        write(&path, || Ok(Vec::new())).unwrap();
+        write(&path, |_| Ok(Vec::new())).unwrap();
         assert_eq!((std::fs::read_to_string(&path).unwrap(), inode()), (OWN.to_owned(), before));
     }
 }

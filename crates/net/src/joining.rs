@@ -38,10 +38,13 @@ fn check_network(network: &Network, list: &List) -> Result<()> {
 pub struct Joined {
     /// This host is in it.
     pub listed: bool,
+    /// It says that this host has left.
+    pub revoked: bool,
 }
 
 /// Joins a list, which [`List::check`] has accepted: it takes the place of the one before. If this
-/// host is in it, it takes its address and port from there.
+/// host is in it, it takes its address and port from there. If it says that this host has left, the
+/// containers that live here keep their addresses and lose the other hosts.
 ///
 /// # Errors
 /// [`Error::List`] where it does not follow the one before; [`Error::Moves`] if this host's
@@ -63,7 +66,8 @@ pub fn join(network: &Network, list: &List, is_alive: &IsAlive<'_>) -> Result<Jo
     let place = listed.map(|host| Place { address: host.address, port: host.port });
     let moves = position != before.position
         || place.is_some_and(|place| place.address != before.own.place.address);
-    if moves && before.position.is_some() {
+    let revoked = position.is_none() && list.hosts.iter().any(|host| host.key == key);
+    if moves && before.position.is_some() && !revoked {
         let live = live()?;
         if !live.is_empty() {
             let (name, members) = (network.name().to_owned(), live);
@@ -78,5 +82,5 @@ pub fn join(network: &Network, list: &List, is_alive: &IsAlive<'_>) -> Result<Jo
         .dir()
         .write_durable(cluster::LIST, list)
         .map_err(Error::store("write the list of a network's hosts"))?;
-    Ok(Joined { listed: position.is_some() })
+    Ok(Joined { listed: position.is_some(), revoked })
 }

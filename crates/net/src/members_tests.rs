@@ -326,8 +326,20 @@ fn members_of_several_hosts_get_addresses_of_their_own() {
     }
     let full = join(&far, &member("z"), &all).unwrap_err();
     assert!(matches!(full, Error::Full { among, .. } if among.prefix() == 28), "{full}");
+    // It leaves the others, and its containers stay as they are.
+    let gone = Host { revoked: true, ..own.clone() };
+    let list = List { epoch: 3, hosts: vec![other(9), gone.clone()] };
+    let left = joining::join(&far, &list, &all).unwrap();
+    assert_eq!((left.listed, left.revoked), (false, true));
+    let stays = join(&far, &member("a"), &all).unwrap();
+    assert_eq!((stays.address, stays.node), (second.address, second.node));
+    let starts = Member { kind: Some(crate::Kind::Names), ..member("a") };
+    for refused in [starts, member("new")] {
+        let refused = join(&far, &refused, &all).unwrap_err();
+        assert!(matches!(refused, Error::NotListed { .. }), "{refused}");
+    }
     // Not listed.
-    let list = List { epoch: 3, hosts: vec![other(9), other(8)] };
+    let list = List { epoch: 4, hosts: vec![other(9), other(8)] };
     assert!(!joining::join(&far, &list, &|_| false).unwrap().listed);
     let refused = join(&far, &member("q"), &all).unwrap_err();
     assert!(matches!(refused, Error::NotListed { .. }), "{refused}");
@@ -346,4 +358,20 @@ fn members_of_several_hosts_get_addresses_of_their_own() {
     let text = "network near has another address of this host than far";
     assert_eq!(two.to_string(), text);
     table::enter(&world.store, &table::Row { endpoints: &endpoints[..1], ..row }).unwrap();
+}
+
+#[test]
+fn a_container_is_renamed_where_it_has_joined() {
+    let world = World::new();
+    let lab = world.network("lab", "10.1.0.0/24");
+    let b = join_on("there", &lab, &member("b"), &all).unwrap();
+    let a = join(&lab, &member("a"), &all).unwrap();
+    assert!(rename(&lab, "a", "new").unwrap() && rename(&lab, "b", "far").unwrap());
+    assert!(!rename(&lab, "c", "x").unwrap());
+    let mut names: Vec<_> =
+        on_all_hosts(&lab).unwrap().into_iter().map(|one| (one.address, one.name)).collect();
+    names.sort();
+    let mut expected = [(a.address, "new".to_owned()), (b.address, "far".to_owned())];
+    expected.sort();
+    assert_eq!(names, expected);
 }

@@ -267,6 +267,16 @@ fn mistakes_with_networks_that_are_there() {
     ");
     assert_eq!(printed(home, &["network", "rm", "-f", "nothing"]), "");
     assert!(!coracle(home, &["network", "inspect", "nothing"]).status.success());
+    let built_in = coracle(home, &["network", "inspect", "bridge"]);
+    insta::assert_snapshot!(String::from_utf8_lossy(&built_in.stderr), @r"
+    error: 'bridge' is built in: with --network bridge each container has a network of its own
+      hint: 'coracle inspect CONTAINER' shows it
+    ");
+    insta::assert_snapshot!(mistake(home, &["create", "-h", "bad name", "hello"]), @r"
+    error: --hostname 'bad name': a host name has letters, digits, '-', '_' and '.', and not ' '
+      hint: give a name as db-1 or db.example.org, of at most 64 characters
+    status 125
+    ");
     insta::assert_snapshot!(mistake(home, &["network", "connect", "lab", "here"]), @r"
     error: container here is in network lab already
       hint: to change its address there: coracle network disconnect lab here

@@ -392,6 +392,13 @@ fn names(far: &Far, mode: &'static str) {
         assert!(is_of(host, &asked), "host {host}: {asked}");
     };
     (0..3).for_each(caller);
+    far.run(0, &["rename", "db", "sql"]).ok();
+    let renamed = until(SOON, || {
+        let text = far.once(2, mode, &["/bin/tool", "names", "sql,db", "0"]).ok().out();
+        text.starts_with("sql is 100.80.0.2\n").then_some(text)
+    });
+    far.run(0, &["rename", "sql", "db"]).ok();
+    assert!(renamed.is_some_and(|text| !text.contains("db is 100")), "the new name alone");
     drop((server, other));
     let text = far.once(2, mode, &["/bin/tool", "call", "100.80.0.2", "80"]).ok().out();
     // By packets a host may not have heard of it yet.

@@ -17,6 +17,7 @@ mod explained;
 mod hosts;
 mod ipv6;
 mod known;
+mod names;
 mod oracle;
 mod outside;
 mod packets;
@@ -168,6 +169,14 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     }
     for (name, case) in packets::CASES {
         for world in packets() {
+            suite.case(format!("{}::{name}", world.label), move || {
+                case(world);
+                Ok(())
+            });
+        }
+    }
+    for (name, case) in names::CASES {
+        for world in long().chain(packets()) {
             suite.case(format!("{}::{name}", world.label), move || {
                 case(world);
                 Ok(())

@@ -14,6 +14,9 @@ use crate::error::{Error, Result};
 const TOP: &[&str] = &["epoch", "member"];
 const KEYS: &[&str] = &["name", "address", "port", "key", "subnet", "ipv6", "internal", "revoked"];
 
+/// The largest integer of TOML.
+const LAST_EPOCH: u64 = i64::MAX as u64;
+
 /// A list, and where it stands.
 #[derive(Debug)]
 pub struct Read {
@@ -66,10 +69,10 @@ pub fn parse(path: &Path, text: &str) -> Result<Read> {
     for (name, value) in table.get_ref() {
         match (&**name.get_ref(), value.get_ref()) {
             ("epoch", value) => {
-                epoch = integer(value).filter(|epoch| *epoch >= 1).ok_or_else(|| {
-                    reader
-                        .error(name.span().start, "epoch is not a number from 1 on")
-                        .with_hint("count the lists: epoch = 2")
+                let is_one = |epoch: &u64| (1..=LAST_EPOCH).contains(epoch);
+                epoch = integer(value).filter(is_one).ok_or_else(|| {
+                    let why = format!("epoch is not a number from 1 to {LAST_EPOCH}");
+                    reader.error(name.span().start, &why).with_hint("count the lists: epoch = 2")
                 })?;
             }
             ("member", DeValue::Array(entries)) => {
@@ -240,6 +243,12 @@ mod tests {
             (format!("{good}adress = 1\n"), "hosts.toml:7: there is no key 'adress'", "'address'"),
             (format!("epoc = 1\n{good}"), "hosts.toml:1: there is no key 'epoc'", "'epoch'"),
             (format!("epoch = 0\n{good}"), "hosts.toml:1: epoch is not a number", "count"),
+            (
+                format!("epoch = {}\n{good}", u64::MAX),
+                "hosts.toml:1: epoch is not a number from 1 to 92",
+                "count",
+            ),
+            (format!("epoch = {}\n{good}", 1u64 << 63), "hosts.toml:1: epoch is not", "count"),
             (good.replace(KEY, "ed25519:AAAA"), "hosts.toml:5: key '...': it is not", "in"),
             (good.replace("port = 7370\n", ""), "hosts.toml:1: this member has no 'port'", "inv"),
             (good.replace("7370", "70000"), "hosts.toml:4: port is not a number", "7370"),

@@ -15,7 +15,7 @@ mod namespaces;
 mod peers;
 mod security;
 
-pub use compute::{Overrides, PrivateBy, Request, plan};
+pub use compute::{Overrides, PrivateBy, Request, check_hostname, plan};
 pub use identity::{Accounts, KEEP_GROUPS, NoAccounts, caller_inside, home, range};
 pub use limits::changed_settings;
 pub use namespaces::Neighbour;
