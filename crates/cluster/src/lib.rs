@@ -1,0 +1,1 @@
+//! One file, many hosts: the nodes of a cluster, what runs on them, and who starts it.
