@@ -1,1 +1,11 @@
 //! One file, many hosts: the nodes of a cluster, what runs on them, and who starts it.
+//!
+//! | module | what is there |
+//! |---|---|
+//! | [`spec`] | the cluster file |
+//! | [`error`] | the error of this crate |
+
+pub mod error;
+pub mod spec;
+
+pub use error::{Error, Result};
