@@ -3,9 +3,11 @@
 //! | module | what is there |
 //! |---|---|
 //! | [`spec`] | the cluster file |
+//! | [`plan`] | phases of steps, as data, and in words |
 //! | [`error`] | the error of this crate |
 
 pub mod error;
+pub mod plan;
 pub mod spec;
 
 pub use error::{Error, Result};

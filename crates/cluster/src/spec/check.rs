@@ -16,7 +16,7 @@ pub(super) fn check(top: &Table<'_>, spec: &Spec) -> Result<()> {
     run(top, spec)?;
     backends(top, spec)?;
     if let Some(value) = top.get("subnet")
-        && spec.network == Network::Host
+        && spec.network == Some(Network::Host)
     {
         let fact = "a network of kind host has no addresses of its own";
         return Err(value.wrong(fact, "leave it out, or write network = \"names\""));

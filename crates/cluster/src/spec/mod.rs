@@ -35,8 +35,8 @@ pub struct Spec {
     pub name: String,
     /// The image of the node containers, and of services that name none.
     pub image: Option<Image>,
-    /// How containers reach each other.
-    pub network: Network,
+    /// How containers reach each other; `None` for what the hosts allow by themselves.
+    pub network: Option<Network>,
     /// The addresses of containers, `ADDRESS/BITS`; `None` for some that no host uses.
     pub subnet: Option<String>,
     /// How many node containers there are, `node1` to `nodeN`; 0 in a file of services alone.
@@ -116,17 +116,6 @@ impl Spec {
     }
 }
 
-impl Network {
-    /// The word of the file.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Host => "host",
-            Self::Names => "names",
-            Self::Overlay => "overlay",
-        }
-    }
-}
-
 const TOP: &[&str] = &[
     "name",
     "image",
@@ -181,13 +170,16 @@ pub fn parse(path: &Path, text: &str) -> Result<Spec> {
         path: path.to_owned(),
         name: top.need("name", "a cluster has a name: name = \"lab\"")?.name()?,
         image,
-        network: top.get("network").map_or(Ok(Network::Names), |value| {
-            value.one_of(&[
-                ("host", Network::Host),
-                ("names", Network::Names),
-                ("overlay", Network::Overlay),
-            ])
-        })?,
+        network: top
+            .get("network")
+            .map(|value| {
+                value.one_of(&[
+                    ("host", Network::Host),
+                    ("names", Network::Names),
+                    ("overlay", Network::Overlay),
+                ])
+            })
+            .transpose()?,
         subnet: top.get("subnet").map(|value| value.subnet()).transpose()?,
         nodes,
         env: env(&top)?,

@@ -1,0 +1,496 @@
+//! What a cluster file comes to: phases of steps, as data. `explain` prints it, the
+//! [`driver`](crate::driver) carries it out.
+//!
+//! Phases follow each other; the steps of one are carried out at once. A step is a command of
+//! Coracle on a node wherever that is possible, so that what is printed can be typed.
+
+mod explain;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use crate::spec::{Image, Kind, Network, Ready, Service, Spec, units};
+
+/// The label of every container and network of a cluster, with the cluster's name.
+pub const LABEL: &str = "coracle.cluster";
+/// The label of a service's containers, with the service's name.
+pub const SERVICE_LABEL: &str = "coracle.service";
+/// The label of a node container, with its name.
+pub const NODE_LABEL: &str = "coracle.node";
+/// The host file of MPI, in node containers.
+pub const HOST_FILE: &str = "/etc/coracle/hosts";
+/// This program, in node containers and in those that look whether a service is ready.
+pub const PROGRAM: &str = "/run/coracle/coracle";
+
+/// What a cluster file comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The cluster's name.
+    pub cluster: String,
+    /// Where nodes come from, in words.
+    pub backend: String,
+    /// The phases, in their order.
+    pub phases: Vec<Phase>,
+}
+
+/// Steps that are carried out at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Phase {
+    /// Its name: `images`, `network`, `start db`, `ready`.
+    pub name: String,
+    /// Its steps.
+    pub steps: Vec<Step>,
+}
+
+/// A part of a phase.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The host that it is carried out on; `None` for the one that drives.
+    pub host: Option<String>,
+    /// What is done.
+    pub act: Act,
+}
+
+/// What a step does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// In words: what is not a command of Coracle.
+    Told(String),
+    /// Has an image, pulled if it is not there.
+    Image(String),
+    /// Has the cluster's network.
+    Network(Vec<String>),
+    /// Starts a container that is not there yet.
+    Start {
+        /// Its name.
+        container: String,
+        /// The command.
+        words: Vec<String>,
+    },
+    /// Waits until a container is ready.
+    Ready {
+        /// The container.
+        container: String,
+        /// How that is found out.
+        by: ReadyBy,
+        /// It has failed after so long.
+        within: Duration,
+    },
+    /// Runs the application to its end.
+    Run {
+        /// The container.
+        container: String,
+        /// The command.
+        words: Vec<String>,
+    },
+}
+
+/// How it is found out that a container is ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadyBy {
+    /// Its program runs.
+    Running,
+    /// This command ends with 0: one of Coracle's, which tries for as long as is needed.
+    Trying(Vec<String>),
+    /// This command ends with 0; it is repeated.
+    Repeating(Vec<String>),
+}
+
+/// What the plan needs to know beside the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Around {
+    /// The path of this program on the hosts.
+    pub program: String,
+    /// The directory that relative paths of the file start from, absolute.
+    pub directory: String,
+    /// The path of the host file of MPI on the host.
+    pub host_file: String,
+}
+
+/// Plans the first backend of a file.
+pub fn plan(spec: &Spec, around: &Around) -> Plan {
+    let backend = &spec.backends[0];
+    let mut phases = Vec::new();
+    let mut phase = |name: &str, steps: Vec<Step>| {
+        if !steps.is_empty() {
+            phases.push(Phase { name: name.to_owned(), steps });
+        }
+    };
+    phase("hosts", hosts(spec));
+    phase("images", images(spec));
+    phase("input", spec.input.iter().map(|pair| told(format!("copy {pair}"))).collect());
+    phase("network", network(spec));
+    phase("start nodes", nodes(spec, around));
+    for level in levels(spec) {
+        let names: Vec<&str> = level.iter().map(|service| &*service.name).collect();
+        let replicas = |service: &&Service| 1..=service.replicas.first();
+        let all = || level.iter().flat_map(|one| replicas(one).map(move |number| (*one, number)));
+        phase(
+            &format!("start {}", names.join(", ")),
+            all().map(|(service, number)| start(spec, around, service, number)).collect(),
+        );
+        phase(
+            &format!("ready {}", names.join(", ")),
+            all().map(|(service, number)| ready(spec, around, service, number)).collect(),
+        );
+        phase("balance", level.iter().filter_map(|service| balance(service)).collect());
+    }
+    phase("batch", batch(spec));
+    phase("run", run(spec));
+    phase("output", spec.output.iter().map(|pair| told(format!("copy {pair}"))).collect());
+    phase("move", moving(spec));
+    Plan { cluster: spec.name.clone(), backend: describe(&backend.kind, spec), phases }
+}
+
+/// The name of a node's container.
+pub fn node_container(spec: &Spec, node: &str) -> String {
+    format!("{}-{node}", spec.name)
+}
+
+/// The name of a container of a service; they are counted from 1.
+pub fn service_container(spec: &Spec, service: &Service, number: u32) -> String {
+    format!("{}-{}-{number}", spec.name, service.name)
+}
+
+/// The lines of the host file of MPI: every node, with so many slots.
+pub fn host_file(spec: &Spec, slots: u32) -> String {
+    let slots = spec.run.as_ref().and_then(|run| run.slots).unwrap_or(slots);
+    (1..=spec.nodes).map(|number| format!("node{number} slots={slots}\n")).collect()
+}
+
+fn told(text: String) -> Step {
+    Step { host: None, act: Act::Told(text) }
+}
+
+fn describe(kind: &Kind, spec: &Spec) -> String {
+    match kind {
+        Kind::Local => "local: this machine".to_owned(),
+        Kind::Ssh { hosts, .. } => {
+            let names: Vec<&str> = hosts.iter().map(|host| &*host.host).collect();
+            format!("ssh: {}", names.join(", "))
+        }
+        Kind::Slurm { .. } => {
+            format!("slurm: this allocation, or sbatch for {} nodes", spec.nodes.max(1))
+        }
+        other => format!("{}: {} nodes", other.word(), spec.nodes.max(1)),
+    }
+}
+
+/// How hosts are reached or made.
+fn hosts(spec: &Spec) -> Vec<Step> {
+    let backend = &spec.backends[0];
+    let count = spec.nodes.max(1);
+    let options = |options: &[String]| {
+        options.iter().map(|option| format!(" {}", quote(option))).collect::<String>()
+    };
+    let time = backend.time.map(units::spell);
+    let timed =
+        |before: &str| time.iter().map(|time| format!("{before}{time}")).collect::<String>();
+    match &backend.kind {
+        Kind::Local => Vec::new(),
+        Kind::Ssh { hosts, options: words } => hosts
+            .iter()
+            .map(|host| told(format!("ssh{} {} coracle cluster agent", options(words), host.host)))
+            .collect(),
+        Kind::Slurm { partition, options: words } => {
+            let partition: String =
+                partition.iter().map(|name| format!(" --partition={}", quote(name))).collect();
+            let time: String = backend
+                .time
+                .iter()
+                .map(|time| format!(" --time={}", time.as_secs().div_ceil(60)))
+                .collect();
+            let words = options(words);
+            vec![
+                told(format!(
+                    "outside of an allocation: sbatch --nodes={count}{partition}{time}{words} ..."
+                )),
+                told(format!(
+                    "srun --overlap --nodes={count} --ntasks-per-node=1 coracle cluster agent"
+                )),
+            ]
+        }
+        Kind::Template { system, queue, options: words, template } => {
+            let queue: String = queue.iter().map(|name| format!(", queue {name}")).collect();
+            let template = template.as_deref().unwrap_or("the built-in template");
+            let words = options(words);
+            vec![told(format!(
+                "{system}: {count} nodes by {template}{queue}{}{words}",
+                timed(" for ")
+            ))]
+        }
+        Kind::Qemu { memory, cpus, network, storage } => {
+            let memory = memory
+                .map_or("the usual memory".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
+            let cpus = cpus.unwrap_or(1);
+            vec![told(format!(
+                "{count} virtual machines of {memory} and {cpus} processors, linked as {}, files by {}",
+                format!("{network:?}").to_lowercase(),
+                format!("{storage:?}").to_lowercase()
+            ))]
+        }
+        Kind::Cloud { provider, machine, region, storage } => {
+            let part = |before: &str, text: &Option<String>| {
+                text.iter().map(|text| format!("{before}{text}")).collect::<String>()
+            };
+            vec![told(format!(
+                "coracle-{provider}: {count} machines{}{}{}",
+                part(" of type ", machine),
+                part(" in ", region),
+                part(" with storage ", storage)
+            ))]
+        }
+    }
+}
+
+/// Each image once.
+fn images(spec: &Spec) -> Vec<Step> {
+    let services = spec.services.iter().map(|service| service.image.as_ref());
+    let batch = spec.batch.iter().flat_map(|batch| {
+        [&batch.front, &batch.control, &batch.compute.image].map(|name| Image::Named(name.clone()))
+    });
+    let batch: Vec<Image> = batch.collect();
+    let nodes = (spec.nodes > 0).then_some(spec.image.as_ref());
+    let all = nodes.into_iter().chain(services.map(|image| image.or(spec.image.as_ref())));
+    let mut seen: Vec<&Image> = Vec::new();
+    for image in all.flatten().chain(&batch) {
+        if !seen.contains(&image) {
+            seen.push(image);
+        }
+    }
+    let step = |image: &&Image| match image {
+        Image::Named(name) => Step { host: None, act: Act::Image(name.clone()) },
+        Image::Built(directory) => told(format!("build {directory}")),
+    };
+    seen.iter().map(step).collect()
+}
+
+fn network(spec: &Spec) -> Vec<Step> {
+    if spec.network == Some(Network::Host) {
+        return Vec::new();
+    }
+    let mut words = vec!["network".into(), "create".into()];
+    words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
+    words.extend(spec.subnet.iter().flat_map(|subnet| pair("--subnet", subnet)));
+    if spec.backends[0].kind == Kind::Local {
+        words.push(spec.name.clone());
+        return vec![Step { host: None, act: Act::Network(words) }];
+    }
+    words.extend(pair("--scope", "cluster"));
+    words.push(spec.name.clone());
+    vec![
+        told(format!("on each host: coracle {}", join(&words))),
+        told(format!("on each host: coracle network join {} --member HOSTS", spec.name)),
+    ]
+}
+
+fn pair(flag: &str, value: &str) -> [String; 2] {
+    [flag.to_owned(), value.to_owned()]
+}
+
+/// The beginning of a command that starts a container, up to its volumes.
+fn beginning(spec: &Spec, container: &str, names: [&str; 2], label: (&str, &str)) -> Vec<String> {
+    let [host_name, alias] = names;
+    let mut words: Vec<String> = ["run", "-d", "--pull", "never"].map(str::to_owned).to_vec();
+    words.extend(pair("--name", container));
+    words.extend(pair("--hostname", host_name));
+    match spec.network {
+        Some(Network::Host) => words.extend(pair("--network", "host")),
+        _ => {
+            words.extend(pair("--network", &spec.name));
+            words.extend(pair("--network-alias", host_name));
+            if alias != host_name {
+                words.extend(pair("--network-alias", alias));
+            }
+        }
+    }
+    match spec.network {
+        Some(Network::Names) => words.push("--execmode=I1".to_owned()),
+        Some(Network::Overlay) => words.push("--execmode=N1".to_owned()),
+        _ => {}
+    }
+    words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
+    words.extend(pair("--label", &format!("{}={}", label.0, label.1)));
+    words
+}
+
+fn variables(env: &[(String, String)]) -> impl Iterator<Item = String> + '_ {
+    env.iter().flat_map(|(name, value)| pair("-e", &format!("{name}={value}")))
+}
+
+/// A volume, whose path on the host starts from the file.
+fn volume(around: &Around, text: &str) -> [String; 2] {
+    let relative = text == "." || text.starts_with("./") || text.starts_with("../");
+    if relative { pair("-v", &format!("{}/{text}", around.directory)) } else { pair("-v", text) }
+}
+
+fn image_name(spec: &Spec, own: Option<&Image>) -> String {
+    match own.or(spec.image.as_ref()) {
+        Some(Image::Named(name)) => name.clone(),
+        Some(Image::Built(directory)) => format!("{}-{}", spec.name, directory.replace('/', "-")),
+        None => String::new(),
+    }
+}
+
+/// Where a container is, if the file says so.
+fn host_of(spec: &Spec, number: u32) -> Option<String> {
+    match &spec.backends[0].kind {
+        Kind::Local => None,
+        Kind::Ssh { hosts, .. } => Some(hosts[(number as usize - 1) % hosts.len()].host.clone()),
+        _ => Some(format!("host {number}")),
+    }
+}
+
+fn nodes(spec: &Spec, around: &Around) -> Vec<Step> {
+    (1..=spec.nodes).map(|number| node(spec, around, number)).collect()
+}
+
+/// A node's container has a program of ours that waits.
+fn node(spec: &Spec, around: &Around, number: u32) -> Step {
+    let name = format!("node{number}");
+    let container = node_container(spec, &name);
+    let mut words = beginning(spec, &container, [&name, &name], (NODE_LABEL, &name));
+    words.extend(variables(&spec.env));
+    words.extend(spec.volumes.iter().flat_map(|text| volume(around, text)));
+    words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", around.program)));
+    words.extend(pair("-v", &format!("{}:{HOST_FILE}:ro", around.host_file)));
+    words.extend(pair("--entrypoint", PROGRAM));
+    words.push(image_name(spec, None));
+    words.extend(["cluster", "idle"].map(str::to_owned));
+    Step { host: host_of(spec, number), act: Act::Start { container, words } }
+}
+
+fn start(spec: &Spec, around: &Around, service: &Service, number: u32) -> Step {
+    let container = service_container(spec, service, number);
+    let own = format!("{}-{number}", service.name);
+    let label = (SERVICE_LABEL, &*service.name);
+    let mut words = beginning(spec, &container, [&own, &service.name], label);
+    words.extend(pair("--restart", service.restart.word()));
+    words.extend(variables(&service.env));
+    words.extend(service.volumes.iter().flat_map(|text| volume(around, text)));
+    if service.balance.is_none() {
+        words.extend(service.publish.iter().flat_map(|text| pair("-p", text)));
+    }
+    words.extend(service.user.iter().flat_map(|user| pair("--user", user)));
+    words.extend(service.directory.iter().flat_map(|path| pair("--workdir", path)));
+    words.push(image_name(spec, service.image.as_ref()));
+    words.extend(service.command.iter().cloned());
+    Step { host: host_of(spec, number), act: Act::Start { container, words } }
+}
+
+fn ready(spec: &Spec, around: &Around, service: &Service, number: u32) -> Step {
+    let container = service_container(spec, service, number);
+    let within = service.ready_within;
+    let probe = |what: &[String]| {
+        let mut words: Vec<String> = ["run", "--rm", "--pull", "never"].map(str::to_owned).to_vec();
+        match spec.network {
+            Some(Network::Host) => words.extend(pair("--network", "host")),
+            _ => words.extend(pair("--network", &spec.name)),
+        }
+        words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
+        words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", around.program)));
+        words.extend(pair("--entrypoint", PROGRAM));
+        words.push(image_name(spec, service.image.as_ref()));
+        words.extend(["cluster", "probe", "--within"].map(str::to_owned));
+        words.push(units::spell(within));
+        words.extend_from_slice(what);
+        ReadyBy::Trying(words)
+    };
+    let host = match spec.network {
+        Some(Network::Host) => "localhost".to_owned(),
+        _ => container.clone(),
+    };
+    let by = match &service.ready {
+        Ready::Started => ReadyBy::Running,
+        Ready::Tcp(port) => probe(&["tcp".into(), format!("{host}:{port}")]),
+        Ready::Http { port, path } => probe(&["http".into(), format!("{host}:{port}{path}")]),
+        Ready::Command(command) => {
+            let words = ["exec".to_owned(), container.clone()];
+            ReadyBy::Repeating(words.into_iter().chain(command.iter().cloned()).collect())
+        }
+    };
+    Step { host: host_of(spec, number), act: Act::Ready { container, by, within } }
+}
+
+fn balance(service: &Service) -> Option<Step> {
+    let balance = service.balance.as_ref()?;
+    let pair = if balance.pair { "a pair of " } else { "" };
+    let publish = service.publish.join(", ");
+    Some(told(format!("{pair}{} before {}, published as {publish}", balance.by, service.name)))
+}
+
+fn batch(spec: &Spec) -> Vec<Step> {
+    let Some(batch) = &spec.batch else { return Vec::new() };
+    let compute = &batch.compute;
+    vec![
+        told(format!("{} controller: {}", batch.kind, batch.control)),
+        told(format!("front-end: {}", batch.front)),
+        told(format!(
+            "{} to {} nodes of {}, ended when idle for {}",
+            compute.min,
+            compute.max,
+            compute.image,
+            units::spell(compute.idle)
+        )),
+    ]
+}
+
+fn run(spec: &Spec) -> Vec<Step> {
+    let Some(run) = &spec.run else { return Vec::new() };
+    let container = node_container(spec, &run.on);
+    let mut words = vec!["exec".to_owned()];
+    words.extend(variables(&run.env));
+    words.extend(run.directory.iter().flat_map(|path| pair("--workdir", path)));
+    words.push(container.clone());
+    words.extend(run.command.iter().cloned());
+    let number = run.on.strip_prefix("node").and_then(|rest| rest.parse().ok()).unwrap_or(1);
+    vec![Step { host: host_of(spec, number), act: Act::Run { container, words } }]
+}
+
+fn moving(spec: &Spec) -> Vec<Step> {
+    let Some(checkpoint) = &spec.checkpoint else { return Vec::new() };
+    let mut steps = Vec::new();
+    if let Some(end) = &checkpoint.before_end {
+        let signal = end.signal.as_deref().map_or("", |name| name);
+        steps.push(told(format!("{} before the end: signal {signal}", units::spell(end.margin))));
+    }
+    if let Some(files) = &checkpoint.files {
+        steps.push(told(format!("keep {} of {}/{}", files.keep, files.dir, files.pattern)));
+    }
+    for backend in spec.backends.iter().skip(1) {
+        steps.push(told(format!("go on at {}", describe(&backend.kind, spec))));
+    }
+    steps
+}
+
+/// Services in groups: those of one wait for those of groups before.
+fn levels(spec: &Spec) -> Vec<Vec<&Service>> {
+    let mut levels: Vec<Vec<&Service>> = Vec::new();
+    let mut left: Vec<&Service> = spec.services.iter().collect();
+    while !left.is_empty() {
+        let done = |name: &String| levels.iter().flatten().any(|service| service.name == *name);
+        let (now, later): (Vec<&Service>, Vec<&Service>) =
+            left.into_iter().partition(|service| service.after.iter().all(done));
+        if now.is_empty() {
+            // The file was checked: there is no circle.
+            break;
+        }
+        levels.push(now);
+        left = later;
+    }
+    levels
+}
+
+/// Words as a shell takes them.
+pub fn join(words: &[String]) -> String {
+    words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}

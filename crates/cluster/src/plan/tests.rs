@@ -1,0 +1,47 @@
+//! What the five uses come to.
+
+use std::path::Path;
+
+use super::*;
+
+fn explained(name: &str) -> String {
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
+    let spec = crate::spec::read(&files.join(name)).unwrap();
+    let around = Around {
+        program: "/bin/coracle".into(),
+        directory: "/lab".into(),
+        host_file: "/store/hosts".into(),
+    };
+    plan(&spec, &around).to_string()
+}
+
+#[test]
+fn gateway() {
+    insta::assert_snapshot!(explained("gateway.toml"));
+}
+
+#[test]
+fn hpl() {
+    insta::assert_snapshot!(explained("hpl.toml"));
+}
+
+#[test]
+fn site() {
+    insta::assert_snapshot!(explained("site.toml"));
+}
+
+#[test]
+fn farm() {
+    insta::assert_snapshot!(explained("farm.toml"));
+}
+
+#[test]
+fn comd() {
+    insta::assert_snapshot!(explained("comd.toml"));
+}
+
+#[test]
+fn words_are_quoted_for_a_shell() {
+    let words = ["a", "b c", "", "it's", "A=1"].map(str::to_owned);
+    assert_eq!(join(&words), "a 'b c' '' 'it'\\''s' A=1");
+}
