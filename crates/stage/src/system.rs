@@ -324,8 +324,18 @@ const PATIENCE: u64 = 2;
 
 /// The time in seconds, from any moment on.
 fn now() -> u64 {
+    clock(raw::CLOCK_MONOTONIC)
+}
+
+/// The time in seconds since 1970.
+pub(crate) fn date() -> i64 {
+    clock(raw::CLOCK_REALTIME) as i64
+}
+
+/// The seconds of a clock of the kernel's.
+fn clock(which: u32) -> u64 {
     let mut time = [0_u64; 2];
-    let arguments = [u64::from(raw::CLOCK_MONOTONIC), time.as_mut_ptr() as u64, 0, 0, 0, 0];
+    let arguments = [u64::from(which), time.as_mut_ptr() as u64, 0, 0, 0, 0];
     // SAFETY: the kernel writes a `struct timespec`, for which `time` has room.
     unsafe { call(raw::__NR_clock_gettime, arguments) };
     time[0]

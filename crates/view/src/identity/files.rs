@@ -8,15 +8,15 @@
 //! the mode without the mark, then the attribute. A crash in between leaves a file that is
 //! described by its mode on disk, never one with the record of another file.
 //!
-//! A new inode that is to have a record is made with a mode that says so ([`UNFINISHED`]). Who
+//! A new inode that is to have a record is made with a mode that says so ([`unfinished_bits`]). Who
 //! finds it meanwhile waits for the record.
 
 use super::capabilities::Capability;
 use super::credentials::Credentials;
 use super::lists;
 use super::record::{
-    HIDDEN_ATTRIBUTES, Lists, ORIGIN, OWNER, RECORD_MAX, Truth, UNFINISHED, can_carry,
-    is_unfinished, may_be_recorded, note_key,
+    HIDDEN_ATTRIBUTES, Lists, ORIGIN, OWNER, RECORD_MAX, Truth, can_carry, is_unfinished,
+    may_be_recorded, note_key, unfinished_bits,
 };
 use super::rules;
 use crate::errno::{Errno, Result};
@@ -87,7 +87,7 @@ pub fn truth_of(
     if matches!(kind, Kind::Tree | Kind::Host) && may_be_recorded(mode) {
         let mut found = recorded(host, dir, path, facts);
         if found.is_none() && is_unfinished(mode) {
-            found = once_recorded(host, kind, (dir, path), facts);
+            found = once_recorded(host, (dir, path), facts);
         }
         if let Some(recorded) = found {
             return (with_list(host, who, (dir, path), facts, recorded), true);
@@ -96,41 +96,17 @@ pub fn truth_of(
     (unrecorded(identity, kind, facts), false)
 }
 
-/// Waits for the record of an inode that another thread is making. One whose maker was killed
-/// becomes root's own.
+/// Waits for the record of an inode that another thread is making. `None` for one that was made
+/// some time ago: its mode is what it has.
 #[cold]
 #[inline(never)]
-fn once_recorded(
-    host: &mut impl Host,
-    kind: Kind,
-    (dir, path): (Dir, &CStr),
-    facts: &statx,
-) -> Option<Truth> {
-    /// About a second. Even on a busy machine a thread is not held up for longer between two calls.
-    const PAUSES: u32 = 10_000;
-    for _ in 0..PAUSES {
-        if !host.pause() {
-            return None;
-        }
+fn once_recorded(host: &mut impl Host, (dir, path): (Dir, &CStr), facts: &statx) -> Option<Truth> {
+    while host.pause(facts.stx_ctime.tv_sec) {
         if let Some(truth) = recorded(host, dir, path, facts) {
             return Some(truth);
         }
     }
-    if kind == Kind::Tree {
-        // The next one need not wait.
-        let _ = host.chmod(dir, path, plain_mode(facts) & 0o777);
-    }
     None
-}
-
-/// Type and mode of a file without a record.
-fn plain_mode(facts: &statx) -> u32 {
-    let mode = u32::from(facts.stx_mode);
-    match mode & S_IFMT {
-        _ if !is_unfinished(mode) => mode,
-        S_IFDIR => S_IFDIR | 0o700,
-        kind => kind | 0o600,
-    }
 }
 
 /// Adds what an access list grants to the thread whose permission is to be checked.
@@ -154,7 +130,7 @@ pub fn unrecorded(identity: &Identity, kind: Kind, facts: &statx) -> Truth {
         Kind::Tree | Kind::Proc | Kind::Mask => (0, 0),
     };
     Truth {
-        mode: plain_mode(facts),
+        mode: u32::from(facts.stx_mode),
         uid: if facts.stx_uid == identity.host_uid { uid } else { facts.stx_uid },
         gid: if facts.stx_gid == identity.host_gid { gid } else { facts.stx_gid },
         device: (facts.stx_rdev_major, facts.stx_rdev_minor),
@@ -374,7 +350,7 @@ fn set_note(
 /// The mode, without type, with which a new file is to be made on disk before [`created`] is called
 /// for it.
 pub fn bits_of_new(identity: &Identity, kind: Kind, new: &Truth) -> u32 {
-    if is_plain_new(identity, kind, new) { new.disk_bits() } else { UNFINISHED }
+    if is_plain_new(identity, kind, new) { new.disk_bits() } else { unfinished_bits(new.kind()) }
 }
 
 /// Records a file for the guest that was just made on disk with [`bits_of_new`]. Does nothing for a

@@ -107,7 +107,8 @@ impl Truth {
     /// Returns true if mode and type on disk cannot describe the file completely.
     pub const fn needs_record(&self) -> bool {
         let Lists { access, default, .. } = self.lists;
-        self.is_device() || self.mode & 0o6777 != self.disk_bits() || access || default
+        let differs = self.mode & 0o6777 != self.disk_bits() || is_unfinished(self.mode);
+        self.is_device() || differs || access || default
     }
 
     /// The text of the record.
@@ -192,13 +193,17 @@ pub fn note_key(facts: &statx) -> [u8; NOTE_KEY] {
     key
 }
 
-/// The mode on disk of an inode that is being made and has no record yet: the mark, and no right to
-/// read, which every finished inode gives its owner. So no other process takes it for root's own.
-pub const UNFINISHED: u32 = S_ISVTX | 0o200;
+/// The mode on disk of an inode that is being made, without its type: the mark, and the owner's
+/// rights alone. A finished inode of this mode has a record ([`Truth::needs_record`]), so no other
+/// process takes one without for root's own.
+pub const fn unfinished_bits(kind: u32) -> u32 {
+    S_ISVTX | if kind == S_IFDIR { 0o700 } else { 0o600 }
+}
 
-/// Returns true if a mode on disk is [`UNFINISHED`], or what a umask leaves of it.
+/// Returns true if an inode without a record has the mode of one that is being made.
 pub const fn is_unfinished(mode: u32) -> bool {
-    !matches!(mode & S_IFMT, S_IFLNK | S_IFSOCK) && mode & 0o7577 == S_ISVTX
+    let kind = mode & S_IFMT;
+    !matches!(kind, S_IFLNK | S_IFSOCK) && mode & 0o7777 == unfinished_bits(kind)
 }
 
 /// Returns true if an inode of this type on disk can carry the attribute.

@@ -237,7 +237,7 @@ impl Host for Fake {
         if mode & !has == 0 { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    fn pause(&mut self) -> bool {
+    fn pause(&mut self, _: i64) -> bool {
         let other = self.others.pop();
         other.map(|act| act(self)).is_some()
     }
