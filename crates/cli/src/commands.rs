@@ -2,6 +2,7 @@
 
 pub(crate) mod attach;
 pub(crate) mod clone;
+pub(crate) mod cluster;
 pub(crate) mod config;
 pub(crate) mod cp;
 pub(crate) mod create;

@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Args, FromArgMatches};
 
 use super::completion;
-use crate::args::{archives, containers, images, networks, run, system};
+use crate::args::{archives, cluster, containers, images, networks, run, system};
 use crate::commands;
 use crate::context::Context;
 use crate::report::{Exit, Report};
@@ -66,6 +66,7 @@ impl Command {
 
 /// Groups and what they hold.
 pub(crate) const GROUPS: &[(&str, &str)] = &[
+    ("cluster", "Many containers, by one file"),
     ("container", "Containers, under Docker's longer names"),
     ("image", "Images, under Docker's longer names"),
     ("migrate", "What other programs have made"),
@@ -463,6 +464,50 @@ coracle network create --scope cluster --address 10.0.0.1 far"
         networks::NetworkPruneArgs,
         commands::prune::networks,
         "Remove networks in which no container is"
+    ),
+    command!(
+        "cluster up",
+        Networks,
+        cluster::ClusterUpArgs,
+        commands::cluster::up,
+        "Start what a cluster file says: services, or a run to its end",
+        examples: "coracle cluster up -f gateway.toml        # until ctrl-C
+    coracle cluster up -d -f gateway.toml     # until 'cluster down'"
+    ),
+    command!(
+        "cluster down",
+        Networks,
+        cluster::ClusterDownArgs,
+        commands::cluster::down,
+        "End a cluster: its containers and its network"
+    ),
+    command!(
+        "cluster status",
+        Networks,
+        cluster::ClusterStatusArgs,
+        commands::cluster::status,
+        "Show the containers of a cluster"
+    ),
+    command!(
+        "cluster explain",
+        Networks,
+        cluster::ClusterExplainArgs,
+        commands::cluster::explain,
+        "Print what a cluster file comes to, and do nothing"
+    ),
+    command!(
+        "cluster idle",
+        Hidden,
+        cluster::ClusterIdleArgs,
+        commands::cluster::idle,
+        "Wait for ever: the program of a node's container"
+    ),
+    command!(
+        "cluster probe",
+        Hidden,
+        cluster::ClusterProbeArgs,
+        commands::cluster::probe,
+        "Wait until a service takes connections, or answers"
     ),
     command!(
         "volume create",

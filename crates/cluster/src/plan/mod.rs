@@ -355,6 +355,7 @@ fn node(spec: &Spec, around: &Around, number: u32) -> Step {
     words.extend(spec.volumes.iter().flat_map(|text| volume(around, text)));
     words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", around.program)));
     words.extend(pair("-v", &format!("{}:{HOST_FILE}:ro", around.host_file)));
+    words.push("--init".to_owned());
     words.extend(pair("--entrypoint", PROGRAM));
     words.push(image_name(spec, None));
     words.extend(["cluster", "idle"].map(str::to_owned));

@@ -185,6 +185,43 @@ fn backends(top: &Table<'_>, spec: &Spec) -> Result<()> {
     Ok(())
 }
 
+/// Checks that a file wants nothing that the driver cannot do.
+pub(super) fn is_carried_out(top: &Table<'_>, spec: &Spec) -> Result<()> {
+    const HINT: &str = "'coracle cluster explain' shows what it will come to";
+    let not_yet = |value: Option<Value<'_>>, what: &str| {
+        Err(wrong(top, value, &format!("{what} is not carried out yet"), HINT))
+    };
+    if let Some(other) = spec.backends.iter().find(|backend| backend.kind != Kind::Local) {
+        return not_yet(top.get("backend"), &format!("a backend of kind {}", other.kind.word()));
+    }
+    for key in ["build", "batch", "input", "output", "checkpoint"] {
+        if let Some(value) = top.get(key) {
+            return not_yet(Some(value), key);
+        }
+    }
+    for service in &spec.services {
+        let keys = ["build", "balance"]
+            .iter()
+            .find_map(|key| at_key(top, &service.name, key).map(|value| (*key, value)));
+        if let Some((key, value)) = keys {
+            return not_yet(Some(value), key);
+        }
+        if matches!(service.replicas, Replicas::Scaled(_)) {
+            let value = at_key(top, &service.name, "replicas");
+            return not_yet(value, "a number that follows a rule");
+        }
+    }
+    let Some(run) = &spec.run else { return Ok(()) };
+    let at = |key: &str| top.table("run", super::RUN).ok()??.get(key);
+    if run.launch == Launch::Ranks {
+        return not_yet(at("launch"), "launch = \"ranks\"");
+    }
+    if run.time.is_some() {
+        return not_yet(at("time"), "time");
+    }
+    Ok(())
+}
+
 /// `FROM:TO`.
 fn pairs(top: &Table<'_>, key: &str, all: &[String]) -> Result<()> {
     for text in all {

@@ -140,16 +140,19 @@ const RUN: &[&str] = &["on", "launch", "command", "slots", "env", "directory", "
 /// # Errors
 /// If the file cannot be read, and as [`parse`] does.
 pub fn read(path: &Path) -> Result<Spec> {
+    parse(path, &text_of(path)?)
+}
+
+fn text_of(path: &Path) -> Result<String> {
     let text = std::fs::read(path).map_err(|error| {
         let fact = format!("cannot read the cluster file {}: {error}", path.display());
         Error::new(fact).with_hint("give its path: -f FILE")
     })?;
-    let text = String::from_utf8(text).map_err(|error| {
+    String::from_utf8(text).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Error::new(format!("{} is no text: byte {at} is not UTF-8", path.display()))
             .with_hint("a cluster file is TOML; see docs/cluster.md")
-    })?;
-    parse(path, &text)
+    })
 }
 
 /// Reads the text of a cluster file; `path` is for paths in it, and for errors.
@@ -158,6 +161,22 @@ pub fn read(path: &Path) -> Result<Spec> {
 /// With place and hint: it is no TOML, a key is unknown, missing or double, a value is of the wrong
 /// form, or two parts contradict each other.
 pub fn parse(path: &Path, text: &str) -> Result<Spec> {
+    parse_and(path, text, |_, _| Ok(()))
+}
+
+/// Reads a cluster file that is to be started.
+///
+/// # Errors
+/// As [`read()`] does, and where the file wants what is not carried out yet.
+pub fn read_to_start(path: &Path) -> Result<Spec> {
+    parse_and(path, &text_of(path)?, check::is_carried_out)
+}
+
+fn parse_and(
+    path: &Path,
+    text: &str,
+    more: impl FnOnce(&Table<'_>, &Spec) -> Result<()>,
+) -> Result<Spec> {
     let reader = Reader { path, text };
     let table = reader.parse()?;
     let top = Table::of(&reader, "", &table, TOP)?;
@@ -193,6 +212,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Spec> {
         checkpoint: batch::read_checkpoint(&top)?,
     };
     check::check(&top, &spec)?;
+    more(&top, &spec)?;
     Ok(spec)
 }
 

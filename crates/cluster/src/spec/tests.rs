@@ -161,3 +161,20 @@ fn bytes_that_are_no_text_are_named() {
     let error = read(Path::new("/nonexistent/lab.toml")).unwrap_err();
     assert!(error.to_string().contains("No such file") && error.hint().is_some(), "{error}");
 }
+
+#[test]
+fn what_is_not_carried_out_is_refused_with_its_place() {
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
+    read_to_start(&files.join("gateway.toml")).unwrap();
+    for (name, fact, place) in [
+        ("hpl.toml", "backend: a backend of kind slurm is not carried out yet", "hpl.toml:6:"),
+        ("site.toml", "service.web.balance: balance is not carried out yet", "site.toml:7:"),
+        ("farm.toml", "backend: a backend of kind ssh is not carried out yet", "farm.toml:3:"),
+        ("comd.toml", "backend: a backend of kind slurm is not carried out yet", "comd.toml:7:"),
+    ] {
+        let error = read_to_start(&files.join(name)).unwrap_err();
+        let shown = error.to_string();
+        assert!(shown.contains(fact) && shown.contains(place), "{shown}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("explain")));
+    }
+}
