@@ -1,8 +1,12 @@
-//! Names the binary's first instruction (`sys::entry`), and places the functions that a start
-//! executes side by side.
+//! Names the binary's first instruction (`sys::entry`), places the functions that a start executes
+//! side by side, and keeps one of several functions with the same code.
 //!
-//! `functions.txt` is written by `cargo xtask order`, which reads the linker's map. Both options
-//! are those of LLD, the compiler's own linker for this target.
+//! `functions.txt` is written by `cargo xtask order`, which reads the linker's map. All options are
+//! those of LLD, the compiler's own linker for this target.
+//!
+//! The tables for unwinding (900 kB) stay, though nothing unwinds: without them modes F cannot prove
+//! what is a `syscall` in the binary itself (`abi::code::census`), which runs there as a trial and
+//! in nested containers.
 
 use std::env;
 
@@ -18,6 +22,8 @@ fn main() {
                 "cargo:rustc-link-arg-bins=-Wl,--no-demangle,-Map={out}/coracle.map,\
                  --no-warn-symbol-ordering,--symbol-ordering-file={here}/functions.txt"
             );
+            // Functions only, never data: no part of the binary compares addresses of functions.
+            println!("cargo:rustc-link-arg-bins=-Wl,--icf=all");
         }
     }
 }

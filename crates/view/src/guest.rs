@@ -18,10 +18,14 @@ pub struct HostFd(pub i32);
 pub const ALIAS_MAX: usize = 27;
 
 /// The directory that a host path is relative to.
+///
+/// Nothing has the number 0, so that `None` has it: empty [`crate::CallBuffers`] are zeros then,
+/// and no copy of their 73 kB is in the binary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Dir {
     /// The host's own root: the path is absolute.
-    Root,
+    Root = 1,
     /// A file that the backend holds. An empty path means the file itself.
     Held(HostFd),
     /// A descriptor of the guest. An empty path means the file itself. The tracer reaches it

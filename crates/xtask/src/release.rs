@@ -32,7 +32,10 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// | 11,375,736 | networks of several hosts: links by TLS (the server's half of `rustls`), lists,
 /// keys, commands, answers to other hosts |
 /// | 11,475,192 | the way out of networks of packets by the switch (`smoltcp`) |
-const LARGEST: u64 = 11_500_000;
+/// | 10,861,624 | less: functions with the same code 190 kB, `ring` and `rootfs` as small as the rest
+/// 230, crates that are seldom used at "z" 100, empty buffers of the view 73, a second reader of
+/// errors 36 |
+const LARGEST: u64 = 10_880_000;
 
 /// The words for cargo.
 pub(crate) const BUILD: [&str; 6] =

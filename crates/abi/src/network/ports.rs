@@ -518,10 +518,11 @@ impl<'a> Ports<'a> {
         let [key, port] = self.wild_of(cookie);
         let found = (key.load(Ordering::Acquire) == cookie).then(|| port.load(Ordering::Acquire));
         // Another socket may have taken the place meanwhile.
-        found.filter(|_| key.load(Ordering::Acquire) == cookie).map(|port| port as u16)
+        let found = found.filter(|port| *port != 0 && key.load(Ordering::Acquire) == cookie);
+        found.map(|port| port as u16)
     }
 
-    /// Notes it. A hint: another socket may take its place.
+    /// Notes it; 0 for one that is so no more. A hint: another socket may take its place.
     pub fn set_wild_port(&self, cookie: u64, port: u16) {
         let [key, place] = self.wild_of(cookie);
         key.store(0, Ordering::Release);

@@ -206,9 +206,12 @@ fn cookies_lead_to_ports() {
     ports.set_wild_port(7, 40_000);
     assert_eq!((ports.wild_port(7), ports.wild_port(8)), (Some(40_000), None));
     for cookie in 1..100_000 {
-        ports.set_wild_port(cookie, cookie as u16);
-        assert_eq!(ports.wild_port(cookie), Some(cookie as u16));
+        let port = cookie as u16 | 1;
+        ports.set_wild_port(cookie, port);
+        assert_eq!(ports.wild_port(cookie), Some(port));
     }
+    ports.set_wild_port(7, 0);
+    assert_eq!(ports.wild_port(7), None, "it is so no more");
 }
 
 #[test]

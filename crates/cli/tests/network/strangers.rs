@@ -24,6 +24,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("stranger_for_datagrams", stranger_for_datagrams),
     ("killed_container", killed_container),
     ("published", published),
+    ("published_datagrams", published_datagrams),
+    ("published_again", published_again),
     ("loopback_of_the_host", loopback_of_the_host),
     ("other_network", other_network),
     ("abstract_names", abstract_names),
@@ -225,6 +227,9 @@ fn published(world: &World) {
     stream.read_to_string(&mut text).expect("an answer");
     assert!(text.starts_with("127.0.0.1:"), "the host is {text}");
     assert_member(&lab.run("caller", &["/bin/tool", "call", "100.80.0.2", "80"]));
+    // Members know nothing of the host's place.
+    let peer = lab.run("caller", &["/bin/tool", "peer", "100.80.0.2", "80"]).ok().out();
+    assert!(peer.starts_with("100.80.0.2:80 "), "a member has connected to {peer}");
     // Not the port of the host: there is nothing of that number inside.
     let number = port.to_string();
     let inside = lab.run("caller", &["/bin/tool", "call", "100.80.0.2", &number]);
@@ -232,6 +237,45 @@ fn published(world: &World) {
     kill(&lab, "server");
     let gone = TcpStream::connect_timeout(&host, SOON);
     assert!(gone.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused));
+}
+
+/// A published port of UDP answers members at its own port, also who has been connected.
+fn published_datagrams(world: &World) {
+    let lab = world.lab();
+    let publish = format!("{}:53/udp", free_port());
+    lab.start("server", &["-p", &publish], &["/bin/tool", "receive", "0.0.0.0", "53"]);
+    let said = lab.run("caller", &["/bin/tool", "resend", "100.80.0.2", "53"]).ok().out();
+    let lines: Vec<&str> = said.lines().collect();
+    let [sent, heard, disconnected, after, never] = lines[..] else { panic!("{said}") };
+    assert_eq!((sent, disconnected), ("send ok", "disconnect ok"), "{said}");
+    assert!(is_member(heard), "{said}");
+    for line in [after, never] {
+        let (heard, from) = line.split_once(" from ").unwrap_or((line, ""));
+        assert!(is_member(heard) && from.starts_with("100.80.0.2:53 "), "{said}");
+    }
+}
+
+/// A container that has published a port is started again at once: connections that it has ended
+/// hold nobody up.
+fn published_again(world: &World) {
+    let lab = world.lab();
+    let port = free_port();
+    let publish = format!("{port}:80");
+    lab.start("server", &["-p", &publish], &["/bin/tool", "closes", "0.0.0.0", "80"]);
+    let call = || {
+        let mut text = String::new();
+        let host = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut stream = TcpStream::connect_timeout(&host, SOON).expect("the published port");
+        stream.set_read_timeout(Some(SOON)).expect("a limit");
+        stream.read_to_string(&mut text).expect("an answer");
+        text
+    };
+    assert_eq!(call(), "closed");
+    kill(&lab, "server");
+    lab.person.run(&["start", "server"]).ok();
+    let back = || (lab.log("server").matches("ready\n").count() == 2).then_some(());
+    assert!(until(SOON, back).is_some(), "{}", lab.log("server"));
+    assert_eq!(call(), "closed");
 }
 
 /// The host's loopback is not the container's.

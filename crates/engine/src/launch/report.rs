@@ -87,7 +87,8 @@ impl StatusReceiver {
             Ok(_) => {}
             Err(error) => return Err(Error::Vanished(error.to_string())),
         }
-        match serde_json::from_str(&line) {
+        // From bytes, as the assistant's answers: the code that reads errors is in the binary once.
+        match serde_json::from_slice(line.as_bytes()) {
             Ok(Message::Process(number)) => Ok(Some(number)),
             Ok(Message::Failed(error)) => Err(error),
             Err(_) => Err(Error::Vanished("an unreadable report".into())),

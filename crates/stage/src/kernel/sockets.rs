@@ -43,6 +43,7 @@ fn protocol(socket: HostFd) -> Result<Option<Protocol>> {
 const fn number(option: SocketOption) -> (u32, u32) {
     match option {
         SocketOption::OnlySix => (IPPROTO_IPV6, IPV6_V6ONLY),
+        SocketOption::ReuseAddress => (net::SOL_SOCKET, net::SO_REUSEADDR),
         SocketOption::SharePort => (net::SOL_SOCKET, net::SO_REUSEPORT),
         SocketOption::BindWithoutPort => (IPPROTO_IP, net::IP_BIND_ADDRESS_NO_PORT),
     }

@@ -116,6 +116,9 @@ pub(super) fn forward<N: Backend>(
         let real = inet::reach(context, network, socket, (address, from))?;
         return Ok(real.map(Address::internet));
     }
+    if let Some(network) = context.world.network.filter(|_| request.op == Op::Connect) {
+        inet::perhaps_disconnects(context, network, request.arguments[0], (at, length));
+    }
     if let Some(host) = Address::abstract_name(context, at, length)? {
         return Ok(Some(host));
     }

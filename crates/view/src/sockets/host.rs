@@ -19,6 +19,8 @@ pub struct SocketKind {
 pub enum SocketOption {
     /// `IPV6_V6ONLY`.
     OnlySix,
+    /// `SO_REUSEADDR`.
+    ReuseAddress,
     /// `SO_REUSEPORT`.
     SharePort,
     /// `IP_BIND_ADDRESS_NO_PORT`, since Linux 4.2: the port is chosen when the socket is connected.

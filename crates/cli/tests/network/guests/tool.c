@@ -5,7 +5,10 @@
  * `tool ask HOST PORT` asks by a connected datagram socket. `tool names NAME,NAME... 0` looks names
  * up, `tool again HOST PORT` calls until it hears something, `tool stay HOST PORT` stays connected
  * and says a word for each line that it reads, `tool variables`
- * prints what it was given. */
+ * prints what it was given. `tool closes HOST PORT` serves without SO_REUSEADDR and ends each
+ * connection itself, `tool peer HOST PORT` prints whom it has connected to, and `tool resend HOST
+ * PORT` asks by a datagram socket that it connects and disconnects, and by one that it never
+ * connects. */
 #include "net.h"
 #include <netdb.h>
 #include <time.h>
@@ -103,6 +106,42 @@ static void receive(const char *host, int port) {
     }
 }
 
+static void closes(const char *host, int port) {
+    int s = tcp();
+    alarm(100);
+    if (bind_to(s, host, port) < 0) line("bind %s", strerrorname_np(errno));
+    else if (listen(s, 5) < 0) line("listen %s", strerrorname_np(errno));
+    else line("ready");
+    for (;;) {
+        int end = taken(s);
+        if (end < 0) continue;
+        send(end, "closed", 6, MSG_NOSIGNAL);
+        close(end);
+    }
+}
+
+static void resend(const char *host, int port) {
+    struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    addr to, from;
+    socklen_t length = put(&to, host, port);
+    for (int connects = 1; connects >= 0; connects--) {
+        char bytes[64];
+        socklen_t size = sizeof from;
+        int fd = udp();
+        if (connects) {
+            connect_to(fd, host, port);
+            line("send %s", success(send(fd, "ask", 3, 0)));
+            line("%s", heard(fd));
+            line("disconnect %s", success(connect(fd, &nobody, sizeof nobody)));
+        }
+        sendto(fd, "ask", 3, 0, &to.any, length);
+        ssize_t count = recvfrom(fd, bytes, sizeof bytes, 0, &from.any, &size);
+        if (count < 0) line("%s", strerrorname_np(errno));
+        else line("%.*s from %s", (int)count, bytes, name(&from, size));
+        close(fd);
+    }
+}
+
 /* An abstract name of a Unix socket; `0` for PORT, and NAME@ for one that fills the structure. */
 static void abstract(const char *what) {
     struct sockaddr_un a = {.sun_family = AF_UNIX}, seen;
@@ -133,6 +172,16 @@ int main(int argc, char **argv) {
     begin();
     if (!strcmp(argv[1], "serve")) serve(argv[2], port);
     if (!strcmp(argv[1], "abstract")) abstract(argv[2]);
+    if (!strcmp(argv[1], "closes")) closes(argv[2], port);
+    if (!strcmp(argv[1], "resend")) {
+        resend(argv[2], port);
+        return 0;
+    }
+    if (!strcmp(argv[1], "peer")) {
+        fd = caller(argv[2], port);
+        line("%s", fd < 0 ? strerrorname_np(errno) : peer_name(fd));
+        return 0;
+    }
     if (!strcmp(argv[1], "echo")) echo(argv[2], port);
     if (!strcmp(argv[1], "stay")) return stay(argv[2], port);
     if (!strcmp(argv[1], "names")) {

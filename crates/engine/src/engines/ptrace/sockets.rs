@@ -80,6 +80,7 @@ impl<H> Sockets for Backend<'_, H> {
     fn socket_option(&mut self, socket: HostFd, option: SocketOption) -> Result<bool> {
         self.with_socket(socket, |socket| match option {
             SocketOption::OnlySix => sockopt::ipv6_v6only(socket),
+            SocketOption::ReuseAddress => sockopt::socket_reuseaddr(socket),
             SocketOption::SharePort => sockopt::socket_reuseport(socket),
             SocketOption::BindWithoutPort => Err(Raw::OPNOTSUPP),
         })
@@ -107,6 +108,7 @@ impl<H> Sockets for Backend<'_, H> {
     fn set_socket_option(&mut self, socket: HostFd, option: SocketOption, on: bool) -> Result<()> {
         self.with_socket(socket, |socket| match option {
             SocketOption::OnlySix => sockopt::set_ipv6_v6only(socket, on),
+            SocketOption::ReuseAddress => sockopt::set_socket_reuseaddr(socket, on),
             SocketOption::SharePort => sockopt::set_socket_reuseport(socket, on),
             SocketOption::BindWithoutPort => sys::socket::set_bind_without_port(socket, on),
         })

@@ -382,8 +382,23 @@ impl Wanted<'_> {
         if !all {
             allow_mapped(context, socket)?;
         }
+        if self.protocol == Protocol::Tcp {
+            // The port is the host's and outlives the container, of which another begins with none
+            // of its connections in `TIME_WAIT`. Each socket at it needs this.
+            context.backend.set_socket_option(socket.fd, SocketOption::ReuseAddress, true)?;
+        }
         context.backend.bind_socket(socket.fd, target)?;
-        let real = if all { place } else { address };
+        let real = match self.protocol {
+            Protocol::Udp if all => {
+                let (ports, slot) = (self.network.table.ports(), self.network.slot);
+                ports.set_owner_of_wild(Protocol::Udp, port, slot);
+                ports.set_wild_port(context.backend.socket_cookie(socket.fd)?, port);
+                // What it sends to members has this source, so they have to send there too.
+                Ipv4Addr::LOCALHOST
+            }
+            _ if all => place,
+            _ => address,
+        };
         self.note(context, socket, (real, port))
     }
 

@@ -40,7 +40,7 @@ pub(super) use binding::{bind, listen};
 use core::net::{Ipv4Addr, SocketAddr};
 pub(super) use info::{LONGEST_INFO, taken_source, translate};
 pub(super) use option::option;
-pub(super) use reach::reach;
+pub(super) use reach::{perhaps_disconnects, reach};
 pub(super) use shown::{Role, shown};
 
 /// A container's place in the table.

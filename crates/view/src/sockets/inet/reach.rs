@@ -66,6 +66,27 @@ pub(in crate::sockets) fn reach<N: Backend>(
     Ok(real.flatten())
 }
 
+/// `connect` to an address of `AF_UNSPEC`: a socket of datagrams is connected no more, and the kernel
+/// takes a port back that it has chosen itself.
+pub(in crate::sockets) fn perhaps_disconnects<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    network: Network<'_>,
+    descriptor: u64,
+    (at, length): (u64, u64),
+) {
+    let mut family = [0; 2];
+    if length < 2 || context.backend.read(at, &mut family).is_err() || family != [0; 2] {
+        return;
+    }
+    let _ = with_socket(context, descriptor, |context, socket| {
+        if socket.protocol == Some(Protocol::Udp) {
+            let cookie = context.backend.socket_cookie(socket.fd)?;
+            network.table.ports().set_wild_port(cookie, 0);
+        }
+        Ok(())
+    });
+}
+
 /// The commonest cases, with fewer questions to the kernel: a datagram of a socket that is bound to
 /// all of the host's addresses, and a connection of one that is not bound. `None` for others.
 fn at_once<'n, N: Backend>(
@@ -259,7 +280,8 @@ impl Target<'_> {
             return true;
         }
         let (shown, destination) = (self.source_shown(source), self.address);
-        let port = if matches!(self.there, There::Far(_)) { self.port } else { 0 };
+        let is_far = matches!(self.there, There::Far(_));
+        let port = if is_far || self.is_elsewhere(found) { self.port } else { 0 };
         let way = Way { protocol, from, to, source: shown, destination, port };
         ports.insert_way(network.slot, &way, cookie, is_dead)
     }
@@ -341,12 +363,25 @@ impl Target<'_> {
         mine.map_or(Ipv4Addr::UNSPECIFIED, |one| one.address)
     }
 
+    /// Whether a connection leads to an address of the host, at which a member has published its
+    /// port.
+    fn is_elsewhere(&self, found: Option<&Port>) -> bool {
+        let table = &self.network.table;
+        self.protocol == Protocol::Tcp
+            && found.is_some_and(|port| {
+                table.owner(port.real).is_none() && self.network.node() != Some(port.real)
+            })
+    }
+
     /// Whether both sides are shown rightly by their real addresses alone ([`super::shown`]).
     fn is_told_by(&self, source: &Source, found: Option<&Port>) -> bool {
         let There::Here(slot) = self.there else { return false };
         if slot == AGENT {
             // It has one address.
             return true;
+        }
+        if self.is_elsewhere(found) {
+            return false;
         }
         let is_auto = source.entry.is_none() && source.at == Some(Use::Network);
         if self.protocol == Protocol::Tcp && is_auto && self.network.node().is_some() {

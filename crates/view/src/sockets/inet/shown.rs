@@ -350,6 +350,18 @@ impl Seen<'_> {
         End { address, ..own }
     }
 
+    /// A member whose port is published at an address of the host, to which this socket has
+    /// connected.
+    fn published<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Sight> {
+        if self.role != Role::Other {
+            return None;
+        }
+        let asked = self.ask(context)?;
+        let own = End::of(&self.network, asked.opposite?)?;
+        let way = self.own_way(&asked, own)?;
+        (way.port != 0).then_some((way.destination, way.port, None))
+    }
+
     fn other<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Sight> {
         let (network, end, mine) = (&self.network, self.end, self.network.slot);
         let ports = network.table.ports();
@@ -364,7 +376,7 @@ impl Seen<'_> {
                 return Some((network.common(slot)?.1, end.port, None));
             }
         } else if end.wild.is_none() && end.at_node.is_none() {
-            return None;
+            return self.published(context);
         }
         let asked = self.ask(context)?;
         let protocol = asked.protocol?;
