@@ -5,9 +5,17 @@
 //! | [`spec`] | the cluster file |
 //! | [`plan`] | phases of steps, as data, and in words |
 //! | [`error`] | the error of this crate |
+//! | [`wire`] | what driver and agent say to each other |
+//! | [`agent`] | the agent's end, on a node |
+//! | [`launcher`] | how an agent is started on a node, and how the binary gets there |
+//! | [`channel`] | the driver's end |
 
+pub mod agent;
+pub mod channel;
 pub mod error;
+pub mod launcher;
 pub mod plan;
 pub mod spec;
+pub mod wire;
 
 pub use error::{Error, Result};
