@@ -48,6 +48,7 @@ pub(crate) fn cases<'a>(suite: &mut Suite<'a>, kit: &'a Kit) {
         // The slow ones first: they wait.
         ("local::a_silent_driver_is_lost", silent_driver),
         ("local::a_silent_agent_is_lost", silent_agent),
+        ("local::whoever_is_killed_nothing_is_left", storm),
         ("local::facts", facts),
         ("local::echo_codes_and_signals", echo_codes_and_signals),
         ("local::input_and_signals", input_and_signals),
@@ -425,6 +426,58 @@ fn killed_driver(kit: &Kit) {
     driver.wait().unwrap();
     eventually("agent and programs have ended", 20, || pids.iter().all(|&pid| !lives(pid)));
     eventually("the command for the end has run", 20, || place.join("mark").exists());
+}
+
+/// Processes with this word in their environment.
+fn marked(mark: &str) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let has_mark = |pid: &u32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    pids.filter(has_mark).filter(|&pid| lives(pid)).collect()
+}
+
+/// Drivers of which one process is killed at any time, and then the driver itself.
+fn storm(kit: &Kit) {
+    const ROUNDS: usize = 24;
+    let round = |number: usize| {
+        let place = kit.dir("storm");
+        let mark = format!("REACH_MARK={}", place.display());
+        let (name, value) = mark.split_once('=').unwrap();
+        let mut driver = Command::new(&kit.binary.path)
+            .arg("drive")
+            .arg(&place)
+            .env(name, value)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // While the driver, the guard, the agent and its programs begin, and some time after.
+        let wanted = 1 + number % 5;
+        let _ = testkit::command::until(Duration::from_secs(20), || {
+            (marked(&mark).len() >= wanted).then_some(())
+        });
+        std::thread::sleep(Duration::from_millis((number * 37 % 100) as u64));
+        let all = marked(&mark);
+        if let Some(&victim) = all.get(number % all.len().max(1)) {
+            let victim = rustix::process::Pid::from_raw(victim as i32).unwrap();
+            let _ = rustix::process::kill_process(victim, rustix::process::Signal::KILL);
+        }
+        std::thread::sleep(Duration::from_millis((number * 7 % 30) as u64));
+        let _ = driver.kill();
+        driver.wait().unwrap();
+        let gone = testkit::command::until(Duration::from_secs(30), || {
+            marked(&mark).is_empty().then_some(())
+        });
+        assert!(gone.is_some(), "round {number}: {:?} are left of {all:?}", marked(&mark));
+    };
+    std::thread::scope(|scope| {
+        let rounds: Vec<_> = (0..ROUNDS).map(|number| scope.spawn(move || round(number))).collect();
+        rounds.into_iter().for_each(|thread| thread.join().unwrap());
+    });
 }
 
 fn take_over(kit: &Kit) {
