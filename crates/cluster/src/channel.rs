@@ -21,6 +21,7 @@ mod running;
 mod state;
 
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -31,7 +32,7 @@ pub use events::{Event, Stream};
 pub use running::{Output, Running};
 
 use crate::launcher::{Launcher, Way};
-use crate::wire::messages::{AtEnd, Facts, Get, Hello, Put, Start, pack};
+use crate::wire::messages::{Facts, Hello, Put, Start, pack};
 use crate::wire::{Kind, PIECE};
 use state::Shared;
 
@@ -101,7 +102,7 @@ impl Channel {
     pub fn put(&self, path: &Path, mode: u32, bytes: &mut dyn Read) -> Result<()> {
         let what = path.display().to_string();
         let request = Put { path: path.to_owned(), mode };
-        let file = self.begin(Kind::Put, &pack(&request), &what)?;
+        let file = self.begin(Kind::Put, &request.pack(), &what)?;
         let mut piece = vec![0; PIECE];
         loop {
             match bytes.read(&mut piece) {
@@ -126,7 +127,7 @@ impl Channel {
     /// [`Error::Refused`] by the node, [`Error::Write`] to `to`, [`Error::Lost`].
     pub fn get(&self, path: &Path, to: &mut dyn Write) -> Result<()> {
         let what = path.display().to_string();
-        let file = self.begin(Kind::Get, &pack(&Get { path: path.to_owned() }), &what)?;
+        let file = self.begin(Kind::Get, path.as_os_str().as_bytes(), &what)?;
         file.copy(&mut |_, bytes| to.write_all(bytes)).map(drop)
     }
 
@@ -135,7 +136,7 @@ impl Channel {
     /// # Errors
     /// [`Error::Refused`] if the channel does not hold the cluster, [`Error::Lost`].
     pub fn at_end<S: Into<String>>(&self, words: impl IntoIterator<Item = S>) -> Result<()> {
-        let request = AtEnd { words: words.into_iter().map(Into::into).collect() };
+        let request = Start::new(words);
         self.begin(Kind::AtEnd, &pack(&request), "the command for the end")?.wait().map(drop)
     }
 

@@ -6,8 +6,7 @@
 //! sides send frames ([`frames`]): length, [`Kind`], number, payload. The number tells what the
 //! driver has started apart; the driver chooses it, and it is 0 where nothing is meant.
 //!
-//! Payloads of bytes (input, output, pieces of files) are raw; [`messages`] has the others, as
-//! JSON. The first frame of the driver is [`messages::Hello`], the first of the agent
+//! Payloads of bytes (input, output, pieces of files) are raw; [`messages`] has the others. The first frame of the driver is [`messages::Hello`], the first of the agent
 //! [`messages::Facts`], or [`Kind::Refused`] if it speaks another [`VERSION`].
 //!
 //! **Credit.** Who sends bytes for a number sends at most [`WINDOW`] more than the other side has
@@ -54,7 +53,7 @@ pub enum Kind {
     Input = 3,
     /// To the agent: a program's standard input ends.
     CloseInput = 4,
-    /// To the agent: [`messages::Signal`].
+    /// To the agent: the signal's number, for all processes of a program's group.
     Signal = 5,
     /// To the agent: [`messages::Put`].
     Put = 6,
@@ -62,9 +61,10 @@ pub enum Kind {
     PutData = 7,
     /// To the agent: the file is complete.
     PutEnd = 8,
-    /// To the agent: [`messages::Get`].
+    /// To the agent: the path of a file that it is to send.
     Get = 9,
-    /// To the agent: [`messages::AtEnd`].
+    /// To the agent: the command that cleans up if the driver is lost, as the words of a
+    /// [`messages::Start`]. Replaces one that was told before; without words there is none.
     AtEnd = 10,
     /// To the agent: answer with [`Kind::Pong`].
     Ping = 11,

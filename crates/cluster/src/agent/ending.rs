@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions};
-use serde::{Deserialize, Serialize};
 use sys::event::SignalFd;
 
 use super::holder::Holder;
@@ -24,7 +23,7 @@ const TURN: Duration = Duration::from_millis(100);
 pub(super) const ASKED: [i32; 3] = [1, 2, 15];
 
 /// What the agent tells the guard; one message is one packet.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub(super) enum Note {
     /// A program lives: its process, group and session.
     Started(i32),
@@ -38,6 +37,39 @@ pub(super) enum Note {
     Bye,
     /// Somebody has asked one of the processes to end.
     Asked,
+}
+
+impl Note {
+    /// As a packet: a letter, and what belongs to it.
+    pub(super) fn pack(&self) -> Vec<u8> {
+        let number = |letter: u8, pid: &i32| [&[letter], &pid.to_le_bytes()[..]].concat();
+        match self {
+            Self::Started(pid) => number(b's', pid),
+            Self::Ended(pid) => number(b'e', pid),
+            Self::Holds(holder) => [b"h", &holder.pack()[..]].concat(),
+            Self::AtEnd(words) => [b"c", words.join("\0").as_bytes()].concat(),
+            Self::Bye => b"b".to_vec(),
+            Self::Asked => b"a".to_vec(),
+        }
+    }
+
+    /// From a packet.
+    pub(super) fn unpack(packet: &[u8]) -> Option<Self> {
+        let (letter, rest) = packet.split_first()?;
+        let number = || rest.try_into().ok().map(i32::from_le_bytes);
+        Some(match letter {
+            b's' => Self::Started(number()?),
+            b'e' => Self::Ended(number()?),
+            b'h' => Self::Holds(Holder::unpack(rest)?),
+            b'c' if rest.is_empty() => Self::AtEnd(Vec::new()),
+            b'c' => {
+                Self::AtEnd(str::from_utf8(rest).ok()?.split('\0').map(str::to_owned).collect())
+            }
+            b'b' => Self::Bye,
+            b'a' => Self::Asked,
+            _ => return None,
+        })
+    }
 }
 
 /// How the agent ended.
@@ -173,4 +205,29 @@ fn clean_up(words: &[String]) -> bool {
     }
     let _ = child.wait();
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_arrive_as_they_were() {
+        let dir = tempfile::tempdir().unwrap();
+        let holder = Holder::take(dir.path(), "c", Duration::from_millis(1500)).unwrap();
+        let words = vec!["a b".to_owned(), String::new(), "c".to_owned()];
+        for note in [
+            Note::Started(7),
+            Note::Ended(i32::MAX),
+            Note::Holds(holder),
+            Note::AtEnd(words),
+            Note::AtEnd(Vec::new()),
+            Note::Bye,
+            Note::Asked,
+        ] {
+            let arrived = Note::unpack(&note.pack()).unwrap();
+            assert_eq!(format!("{arrived:?}"), format!("{note:?}"));
+        }
+        assert!(Note::unpack(b"").is_none() && Note::unpack(b"s12").is_none());
+    }
 }

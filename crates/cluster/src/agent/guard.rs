@@ -22,7 +22,7 @@ pub(super) struct ToGuard(OwnedFd);
 impl ToGuard {
     /// Tells something. A guard that is gone is noticed by the signal that its end causes.
     pub(super) fn tell(&self, note: &Note) {
-        let bytes = serde_json::to_vec(note).unwrap_or_default();
+        let bytes = note.pack();
         // A full socket waits for the guard, which does nothing but read.
         while rustix::net::send(&self.0, &bytes, SendFlags::NOSIGNAL) == Err(Errno::INTR) {}
     }
@@ -108,7 +108,7 @@ fn wait(agent: Pid, notes: &OwnedFd, signals: &SignalFd) -> Rest {
                     return rest;
                 }
                 Ok((count, _)) => {
-                    if let Ok(note) = serde_json::from_slice(&buffer[..count]) {
+                    if let Some(note) = Note::unpack(&buffer[..count]) {
                         rest.note(note);
                     }
                 }

@@ -5,21 +5,22 @@
 //! agent that comes just then waits and finds a clean node. The file is in a directory that only
 //! the user can enter.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 
 /// An agent waits so long for the lock: a little longer than a clean-up may take.
 const LIMIT: Duration = Duration::from_secs(130);
 
 /// A mark in a cluster's file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(super) struct Holder {
     path: PathBuf,
     mark: String,
@@ -53,6 +54,24 @@ impl Holder {
         held.file.rewind()?;
         held.file.write_all(mark.as_bytes())?;
         Ok(Self { path, mark, grace })
+    }
+
+    /// As bytes: the grace in milliseconds, the mark of 16 digits, the path.
+    pub(super) fn pack(&self) -> Vec<u8> {
+        let grace = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
+        let path = self.path.as_os_str().as_bytes();
+        [&grace.to_le_bytes()[..], self.mark.as_bytes(), path].concat()
+    }
+
+    /// From such bytes.
+    pub(super) fn unpack(bytes: &[u8]) -> Option<Self> {
+        let (grace, rest) = bytes.split_first_chunk()?;
+        let (mark, path) = rest.split_at_checked(16)?;
+        Some(Self {
+            grace: Duration::from_millis(u64::from_le_bytes(*grace)),
+            mark: str::from_utf8(mark).ok()?.to_owned(),
+            path: OsStr::from_bytes(path).into(),
+        })
     }
 
     /// Returns true while no other agent has taken over.

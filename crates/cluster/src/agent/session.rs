@@ -26,6 +26,9 @@ const SHORT: usize = 256 << 10;
 /// Requests wait while so many are.
 const FULL: usize = 1 << 20;
 
+/// Longest command for the end, in bytes: the guard gets it as one packet.
+const LONGEST_WORDS: usize = 32 << 10;
+
 /// Why the loop goes on or not.
 #[derive(PartialEq, Eq)]
 enum Next {
@@ -73,6 +76,12 @@ pub(super) fn serve(
         session.rest.finish(&session.ends.signals);
     }
     done
+}
+
+/// Once for both that have words.
+#[inline(never)]
+fn unpack_start(payload: &[u8]) -> Result<messages::Start, wire::Error> {
+    unpack(Kind::Start, payload)
 }
 
 impl Session<'_> {
@@ -186,7 +195,7 @@ impl Session<'_> {
             Kind::Hello if self.hello.is_none() => return self.hello(unpack(kind, payload)?),
             _ if self.hello.is_none() => return Err(wire::Error::Unexpected(kind)),
             Kind::Ping => self.send(Kind::Pong, 0, &[]),
-            Kind::Start => match Process::start(unpack(kind, payload)?) {
+            Kind::Start => match Process::start(unpack_start(payload)?) {
                 Ok(process) => {
                     self.note(Note::Started(process.pid.as_raw_nonzero().get()));
                     self.processes.insert(id, process);
@@ -205,7 +214,7 @@ impl Session<'_> {
                 }
             }
             Kind::Signal => {
-                let messages::Signal { number } = unpack(kind, payload)?;
+                let number = messages::number(kind, payload)?.cast_signed();
                 if let Some(process) =
                     self.processes.get(&id).filter(|_| (1..=64).contains(&number))
                 {
@@ -217,7 +226,7 @@ impl Session<'_> {
                 }
             }
             Kind::Put => {
-                let messages::Put { path, mode } = unpack(kind, payload)?;
+                let messages::Put { path, mode } = messages::Put::unpack(payload)?;
                 match Incoming::begin(&path, mode) {
                     Ok(file) => drop(self.incoming.insert(id, file)),
                     Err(why) => self.refuse(id, why),
@@ -236,16 +245,18 @@ impl Session<'_> {
                 }
             }
             Kind::Get => {
-                let messages::Get { path } = unpack(kind, payload)?;
+                let path = messages::path_of(payload);
                 match Outgoing::begin(&path) {
                     Ok(file) => drop(self.outgoing.insert(id, (file, WINDOW))),
                     Err(why) => self.refuse(id, why),
                 }
             }
             Kind::AtEnd => {
-                let messages::AtEnd { words } = unpack(kind, payload)?;
+                let words = unpack_start(payload)?.words;
                 let holds = self.hello.as_ref().is_some_and(|hello| hello.holds);
-                if holds {
+                if payload.len() > LONGEST_WORDS {
+                    self.refuse(id, "the command for the end is too long");
+                } else if holds {
                     self.note(Note::AtEnd(words));
                     self.answer(id, Ok(()));
                 } else {
@@ -253,7 +264,7 @@ impl Session<'_> {
                 }
             }
             Kind::Credit => {
-                let count = messages::credit(payload)?;
+                let count = messages::number(kind, payload)? as usize;
                 if let Some(process) = self.processes.get_mut(&id) {
                     process.credit(count);
                 } else if let Some((_, window)) = self.outgoing.get_mut(&id) {
@@ -320,7 +331,7 @@ impl Session<'_> {
             }
             if let Some(ended) = process.over() {
                 self.processes.remove(&id);
-                self.send(Kind::Ended, id, &pack(&ended));
+                self.send(Kind::Ended, id, &ended.pack());
             }
         }
         let files: Vec<u32> = self.outgoing.keys().copied().collect();

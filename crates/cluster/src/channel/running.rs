@@ -7,7 +7,7 @@ use super::error::{Error, Result};
 use super::events::{Event, Stream};
 use super::state::Shared;
 use crate::wire::Kind;
-use crate::wire::messages::{Ended, Signal, pack};
+use crate::wire::messages::Ended;
 
 /// All of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Running {
     /// # Errors
     /// [`Error::Lost`].
     pub fn signal(&self, number: i32) -> Result<()> {
-        self.shared.say(Kind::Signal, self.id, &pack(&Signal { number }))
+        self.shared.say(Kind::Signal, self.id, &number.to_le_bytes())
     }
 
     /// Gives all output to `take`, until the end.

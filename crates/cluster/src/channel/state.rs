@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::error::{Error, Result, Why};
 use super::events::{Event, Stream};
 use crate::wire::frames::{self, Frame};
-use crate::wire::messages::{Ended, Facts, Refused, credit, unpack};
+use crate::wire::messages::{Ended, Facts, Refused, number, unpack};
 use crate::wire::{self, Kind, WINDOW};
 
 /// Callers with bytes wait while so many are in the queue.
@@ -274,7 +274,7 @@ impl Shared {
         let event = match kind {
             Kind::Pong => return Ok(()),
             Kind::Credit => {
-                let count = credit(&payload)?;
+                let count = number(kind, &payload)? as usize;
                 if let Some(run) = run {
                     run.window = (run.window + count).min(WINDOW);
                 }
@@ -284,7 +284,7 @@ impl Shared {
             }
             Kind::Output | Kind::Data => Event::Output(Stream::Output, payload),
             Kind::Errors => Event::Output(Stream::Errors, payload),
-            Kind::Ended => Event::Ended(unpack(kind, &payload)?),
+            Kind::Ended => Event::Ended(Ended::unpack(&payload)?),
             Kind::Done => Event::Ended(Ended::Code(0)),
             Kind::Refused => Event::Failed(unpack::<Refused>(kind, &payload)?.why),
             _ => return Err(wire::Error::Unexpected(kind)),

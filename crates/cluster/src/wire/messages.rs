@@ -1,8 +1,11 @@
-//! The messages that are JSON. Fields that a reader does not know are passed over; [`Hello`] and
+//! The messages. Those with few fields are bytes: code that reads JSON into a type is large. Of the
+//! others, fields that a reader does not know are passed over; [`Hello`] and
 //! [`Facts`] therefore stay readable between versions, as far as the version itself.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -128,15 +131,9 @@ impl Start {
     }
 }
 
-/// Sends a signal to all processes of a program's group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Signal {
-    /// The signal's number, 1 to 64.
-    pub number: i32,
-}
-
-/// Begins a file, which replaces one of that name when it is complete.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Begins a file, which replaces one of that name when it is complete. Its payload is the mode as
+/// `u32` and the path's bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Put {
     /// An absolute path. Directories that are missing are made for this user only.
     pub path: PathBuf,
@@ -144,23 +141,29 @@ pub struct Put {
     pub mode: u32,
 }
 
-/// Asks for the bytes of a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Get {
-    /// An absolute path.
-    pub path: PathBuf,
+impl Put {
+    /// As a payload.
+    pub fn pack(&self) -> Vec<u8> {
+        [&self.mode.to_le_bytes(), self.path.as_os_str().as_bytes()].concat()
+    }
+
+    /// From a payload.
+    ///
+    /// # Errors
+    /// [`Error::Payload`].
+    pub fn unpack(payload: &[u8]) -> Result<Self, Error> {
+        let (mode, path) = payload.split_at_checked(4).unwrap_or_default();
+        Ok(Self { mode: number(Kind::Put, mode)?, path: path_of(path) })
+    }
 }
 
-/// The command that cleans up if the driver is lost; replaces one that was told before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AtEnd {
-    /// As in [`Start`]; empty: none.
-    pub words: Vec<String>,
+/// The payload of [`Kind::Get`]: a path's bytes.
+pub fn path_of(payload: &[u8]) -> PathBuf {
+    OsStr::from_bytes(payload).into()
 }
 
 /// How a program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// By itself, with this code.
     Code(i32),
@@ -169,6 +172,30 @@ pub enum Ended {
 }
 
 impl Ended {
+    /// As a payload: a byte that is 0 for a code and 1 for a signal, and an `i32`.
+    pub fn pack(self) -> [u8; 5] {
+        let (tag, number) = match self {
+            Self::Code(code) => (0, code),
+            Self::Signal(number) => (1, number),
+        };
+        let [a, b, c, d] = number.to_le_bytes();
+        [tag, a, b, c, d]
+    }
+
+    /// From a payload.
+    ///
+    /// # Errors
+    /// [`Error::Payload`].
+    pub fn unpack(payload: &[u8]) -> Result<Self, Error> {
+        let (tag, rest) = payload.split_first().unwrap_or((&2, &[]));
+        let number = number(Kind::Ended, rest)?.cast_signed();
+        match tag {
+            0 => Ok(Self::Code(number)),
+            1 => Ok(Self::Signal(number)),
+            _ => Err(Error::Payload { kind: Kind::Ended, why: "it is of no kind".to_owned() }),
+        }
+    }
+
     /// The code that a shell would report: that of the program, or 128 and the signal's number.
     pub fn status(self) -> i32 {
         match self {
@@ -202,13 +229,11 @@ pub fn unpack<T: DeserializeOwned>(kind: Kind, payload: &[u8]) -> Result<T, Erro
     serde_json::from_slice(payload).map_err(|error| Error::Payload { kind, why: error.to_string() })
 }
 
-/// The number of a [`Kind::Credit`].
+/// A payload that is one number: [`Kind::Credit`], [`Kind::Signal`].
 ///
 /// # Errors
 /// [`Error::Payload`].
-pub fn credit(payload: &[u8]) -> Result<usize, Error> {
-    let bytes: [u8; 4] = payload
-        .try_into()
-        .map_err(|_| Error::Payload { kind: Kind::Credit, why: "it is not a number".to_owned() })?;
-    Ok(u32::from_le_bytes(bytes) as usize)
+pub fn number(kind: Kind, payload: &[u8]) -> Result<u32, Error> {
+    let why = || Error::Payload { kind, why: "it is not a number".to_owned() };
+    payload.try_into().map(u32::from_le_bytes).map_err(|_| why())
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::frames::{Decoder, Frame, append, room};
-use super::messages::{Ended, Facts, Hello, Refused, credit, pack, unpack};
+use super::messages::{Ended, Facts, Hello, Put, Refused, number, pack, unpack};
 use super::preamble::{MOST, Preamble, SCRIPT, Said};
 use super::*;
 use proptest::prelude::*;
@@ -152,9 +152,19 @@ fn messages_of_later_versions_tell_their_version() {
     let text = Error::Version { agent: 2, driver: 9 }.to_string();
     assert!(text.contains('2') && text.contains('9'));
     assert!(unpack::<Refused>(Kind::Refused, b"{").is_err());
-    assert_eq!(credit(&5_u32.to_le_bytes()), Ok(5));
-    assert!(credit(b"12345").is_err());
-    assert_eq!(pack(&Ended::Signal(9)), br#"{"signal":9}"#);
+    assert_eq!(number(Kind::Credit, &5_u32.to_le_bytes()), Ok(5));
+    assert!(number(Kind::Credit, b"12345").is_err());
+    for ended in [Ended::Code(-1), Ended::Code(255), Ended::Signal(9)] {
+        assert_eq!(Ended::unpack(&ended.pack()), Ok(ended));
+    }
+    assert!(Ended::unpack(b"").is_err() && Ended::unpack(&[2, 0, 0, 0, 0]).is_err());
+    let put = Put { path: "/a b".into(), mode: 0o600 };
+    assert_eq!(Put::unpack(&put.pack()), Ok(put));
+    assert!(Put::unpack(b"abc").is_err());
+    assert_eq!(
+        pack(&Refused { why: "no".into(), version: None }),
+        br#"{"why":"no","version":null}"#
+    );
     assert_eq!((Ended::Signal(9).status(), Ended::Code(3).status()), (137, 3));
 }
 

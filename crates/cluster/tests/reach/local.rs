@@ -476,7 +476,9 @@ fn storm(kit: &Kit) {
     };
     std::thread::scope(|scope| {
         let rounds: Vec<_> = (0..ROUNDS).map(|number| scope.spawn(move || round(number))).collect();
-        rounds.into_iter().for_each(|thread| thread.join().unwrap());
+        for round in rounds {
+            round.join().unwrap();
+        }
     });
 }
 
