@@ -6,8 +6,9 @@
 //! sides send frames ([`frames`]): length, [`Kind`], number, payload. The number tells what the
 //! driver has started apart; the driver chooses it, and it is 0 where nothing is meant.
 //!
-//! Payloads of bytes (input, output, pieces of files) are raw; [`messages`] has the others. The first frame of the driver is [`messages::Hello`], the first of the agent
-//! [`messages::Facts`], or [`Kind::Refused`] if it speaks another [`VERSION`].
+//! Payloads of bytes (input, output, pieces of files) are raw; [`messages`] has the others. The
+//! first frame of the driver is [`messages::Hello`], the first of the agent [`messages::Facts`], or
+//! [`Kind::Refused`] if it speaks another [`VERSION`].
 //!
 //! **Credit.** Who sends bytes for a number sends at most [`WINDOW`] more than the other side has
 //! taken; [`Kind::Credit`] says how many it has taken since. So one program whose output nobody

@@ -176,6 +176,7 @@ impl Session<'_> {
         let _ = frames::append(&mut self.out, kind, id, payload);
     }
 
+    #[inline(never)]
     fn refuse(&mut self, id: u32, why: impl Into<String>) {
         let refused = messages::Refused { why: why.into(), version: None };
         self.send(Kind::Refused, id, &pack(&refused));
@@ -280,6 +281,7 @@ impl Session<'_> {
         Ok(Next::Go)
     }
 
+    #[inline(never)]
     fn hello(&mut self, hello: messages::Hello) -> Result<Next, wire::Error> {
         if hello.version != VERSION {
             let why = wire::Error::Version { agent: VERSION, driver: hello.version };

@@ -28,14 +28,14 @@ pub const fn room() -> usize {
 ///
 /// # Errors
 /// [`Error::Length`] if the payload is longer than [`room`]; nothing is appended then.
+#[inline(never)] // It has many callers, and four copies into the queue.
 pub fn append(out: &mut VecDeque<u8>, kind: Kind, id: u32, payload: &[u8]) -> Result<(), Error> {
     let length = payload.len() + HEAD;
     if length > LONGEST {
         return Err(Error::Length(length));
     }
-    out.extend(&(length as u32).to_le_bytes());
-    out.extend(&[kind as u8]);
-    out.extend(&id.to_le_bytes());
+    let ([a, b, c, d], [e, f, g, h]) = ((length as u32).to_le_bytes(), id.to_le_bytes());
+    out.extend(&[a, b, c, d, kind as u8, e, f, g, h]);
     out.extend(payload);
     Ok(())
 }
@@ -62,6 +62,7 @@ impl Decoder {
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Kind`].
+    #[inline(never)]
     pub fn take(&mut self) -> Result<Option<Frame>, Error> {
         let rest = &self.bytes[self.taken..];
         let Some((length, rest)) = rest.split_first_chunk() else { return Ok(None) };
