@@ -34,8 +34,10 @@ pub fn append(out: &mut VecDeque<u8>, kind: Kind, id: u32, payload: &[u8]) -> Re
     if length > LONGEST {
         return Err(Error::Length(length));
     }
-    let ([a, b, c, d], [e, f, g, h]) = ((length as u32).to_le_bytes(), id.to_le_bytes());
-    out.extend(&[a, b, c, d, kind as u8, e, f, g, h]);
+    let mut head = [kind as u8; 4 + HEAD];
+    head[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    head[5..].copy_from_slice(&id.to_le_bytes());
+    out.extend(&head);
     out.extend(payload);
     Ok(())
 }

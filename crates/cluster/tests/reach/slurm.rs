@@ -21,6 +21,7 @@ pub(crate) fn cases<'a>(suite: &mut Suite<'a>, kit: &'a Kit) {
         let place = kit.dir("slurm");
         let mut job = cluster.command(&user, "salloc", &place);
         job.args(["--quiet", "--nodes=2", "--"]).arg(&kit.binary.path);
+        job.env("XDG_RUNTIME_DIR", kit.place.join("run"));
         job.arg("allocated").arg(&place).args(["one", "two"]);
         let done = run_with(&mut job, Input::Null, Duration::from_mins(1));
         assert!(done.ok().out().contains("all nodes answer"), "{done:?}");
