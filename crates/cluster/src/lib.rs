@@ -7,11 +7,19 @@
 //! | [`plan`] | phases of steps, as data, and in words |
 //! | [`driver`] | carries a plan out |
 //! | [`error`] | the error of this crate |
+//! | [`wire`] | what driver and agent say to each other |
+//! | [`agent`] | the agent's end, on a node |
+//! | [`launcher`] | how an agent is started on a node, and how the binary gets there |
+//! | [`channel`] | the driver's end |
 
+pub mod agent;
+pub mod channel;
 pub mod driver;
 pub mod error;
 pub mod inside;
+pub mod launcher;
 pub mod plan;
 pub mod spec;
+pub mod wire;
 
 pub use error::{Error, Result};
