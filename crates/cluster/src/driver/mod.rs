@@ -86,9 +86,8 @@ impl Wanted<'_> {
     /// another driver is at it.
     pub fn start(&self, host: &dyn Host, watcher: &dyn Watcher) -> Result<()> {
         let place = Place::take(self.store, &self.plan.cluster)?;
-        if self.spec.nodes > 0 {
-            let slots = (self.processors / self.spec.nodes).max(1);
-            place.write_host_file(&crate::plan::host_file(self.spec, slots))?;
+        if let Some(slots) = self.processors.checked_div(self.spec.nodes) {
+            place.write_host_file(&crate::plan::host_file(self.spec, slots.max(1)))?;
         }
         start(self.plan, host, watcher)
     }

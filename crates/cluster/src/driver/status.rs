@@ -29,11 +29,11 @@ pub struct Container {
 /// # Errors
 /// If they cannot be listed.
 pub fn status(cluster: &str, host: &dyn Host) -> Result<Vec<Container>> {
-    let fields =
+    let shown =
         ["Names", "State", "Status", "Image", "Ports"].map(|name| format!("{{{{.{name}}}}}"));
     let label = |name: &str| format!("{{{{.Label {name:?}}}}}");
-    let fields = fields.into_iter().chain([label(SERVICE_LABEL), label(NODE_LABEL)]);
-    let format = fields.collect::<Vec<_>>().join("\t");
+    let shown = shown.into_iter().chain([label(SERVICE_LABEL), label(NODE_LABEL)]);
+    let format = shown.collect::<Vec<_>>().join("\t");
     let filter = format!("label={LABEL}={cluster}");
     let words = ["ps", "-a", "--no-trunc", "--filter", &filter, "--format", &format];
     let words: Vec<String> = words.map(str::to_owned).to_vec();
@@ -43,8 +43,8 @@ pub fn status(cluster: &str, host: &dyn Host) -> Result<Vec<Container>> {
     }
     let mut found = Vec::new();
     for line in done.text().lines() {
-        let parts: Vec<&str> = line.split('\t').collect();
-        let [name, state, status, image, ports, service, node] = parts[..] else {
+        let cells: Vec<&str> = line.split('\t').collect();
+        let [name, state, status, image, ports, service, node] = cells[..] else {
             return Err(Error::new(format!("a line of ps that is not understood: {line:?}")));
         };
         let role = if service.is_empty() { node } else { service };

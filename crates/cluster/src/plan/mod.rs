@@ -156,7 +156,9 @@ pub fn service_container(spec: &Spec, service: &Service, number: u32) -> String 
 /// The lines of the host file of MPI: every node, with so many slots.
 pub fn host_file(spec: &Spec, slots: u32) -> String {
     let slots = spec.run.as_ref().and_then(|run| run.slots).unwrap_or(slots);
-    (1..=spec.nodes).map(|number| format!("node{number} slots={slots}\n")).collect()
+    let lines: Vec<String> =
+        (1..=spec.nodes).map(|number| format!("node{number} slots={slots}\n")).collect();
+    lines.concat()
 }
 
 fn told(text: String) -> Step {
@@ -182,11 +184,13 @@ fn hosts(spec: &Spec) -> Vec<Step> {
     let backend = &spec.backends[0];
     let count = spec.nodes.max(1);
     let options = |options: &[String]| {
-        options.iter().map(|option| format!(" {}", quote(option))).collect::<String>()
+        let words: Vec<String> =
+            options.iter().map(|option| format!(" {}", quote(option))).collect();
+        words.concat()
     };
     let time = backend.time.map(units::spell);
     let timed =
-        |before: &str| time.iter().map(|time| format!("{before}{time}")).collect::<String>();
+        |before: &str| time.as_ref().map(|time| format!("{before}{time}")).unwrap_or_default();
     match &backend.kind {
         Kind::Local => Vec::new(),
         Kind::Ssh { hosts, options: words } => hosts
@@ -194,13 +198,14 @@ fn hosts(spec: &Spec) -> Vec<Step> {
             .map(|host| told(format!("ssh{} {} coracle cluster agent", options(words), host.host)))
             .collect(),
         Kind::Slurm { partition, options: words } => {
-            let partition: String =
-                partition.iter().map(|name| format!(" --partition={}", quote(name))).collect();
-            let time: String = backend
+            let partition = partition
+                .as_ref()
+                .map(|name| format!(" --partition={}", quote(name)))
+                .unwrap_or_default();
+            let time = backend
                 .time
-                .iter()
                 .map(|time| format!(" --time={}", time.as_secs().div_ceil(60)))
-                .collect();
+                .unwrap_or_default();
             let words = options(words);
             vec![
                 told(format!(
@@ -212,7 +217,7 @@ fn hosts(spec: &Spec) -> Vec<Step> {
             ]
         }
         Kind::Template { system, queue, options: words, template } => {
-            let queue: String = queue.iter().map(|name| format!(", queue {name}")).collect();
+            let queue = queue.as_ref().map(|name| format!(", queue {name}")).unwrap_or_default();
             let template = template.as_deref().unwrap_or("the built-in template");
             let words = options(words);
             vec![told(format!(
@@ -232,7 +237,7 @@ fn hosts(spec: &Spec) -> Vec<Step> {
         }
         Kind::Cloud { provider, machine, region, storage } => {
             let part = |before: &str, text: &Option<String>| {
-                text.iter().map(|text| format!("{before}{text}")).collect::<String>()
+                text.as_ref().map(|text| format!("{before}{text}")).unwrap_or_default()
             };
             vec![told(format!(
                 "coracle-{provider}: {count} machines{}{}{}",

@@ -79,6 +79,9 @@ pub struct Restart {
     pub done_when: Option<String>,
 }
 
+/// Signals that an application may get before its nodes are gone.
+const KNOWN: &[&str] = &["HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "URG"];
+
 pub(super) fn read(top: &Table<'_>) -> Result<Option<Batch>> {
     const HINT: &str = "a batch system has kind, front, control and compute";
     let Some(table) = top.table("batch", &["kind", "front", "control", "compute", "volume"])?
@@ -151,7 +154,6 @@ fn end(table: &Table<'_>) -> Result<BeforeEnd> {
     let signal = table.get("signal").map(|value| {
         let text = value.filled()?;
         let name = text.strip_prefix("SIG").unwrap_or(&text);
-        const KNOWN: &[&str] = &["HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "URG"];
         if KNOWN.contains(&name) {
             Ok(name.to_owned())
         } else {
