@@ -300,14 +300,13 @@ fn beginning(spec: &Spec, container: &str, names: [&str; 2], label: (&str, &str)
     let mut words: Vec<String> = ["run", "-d", "--pull", "never"].map(str::to_owned).to_vec();
     words.extend(pair("--name", container));
     words.extend(pair("--hostname", host_name));
-    match spec.network {
-        Some(Network::Host) => words.extend(pair("--network", "host")),
-        _ => {
-            words.extend(pair("--network", &spec.name));
-            words.extend(pair("--network-alias", host_name));
-            if alias != host_name {
-                words.extend(pair("--network-alias", alias));
-            }
+    if spec.network == Some(Network::Host) {
+        words.extend(pair("--network", "host"));
+    } else {
+        words.extend(pair("--network", &spec.name));
+        words.extend(pair("--network-alias", host_name));
+        if alias != host_name {
+            words.extend(pair("--network-alias", alias));
         }
     }
     match spec.network {

@@ -71,7 +71,7 @@ fn wrong(top: &Table<'_>, value: Option<Value<'_>>, fact: &str, hint: &str) -> E
 fn services(top: &Table<'_>, spec: &Spec) -> Result<()> {
     let names: Vec<&str> = spec.services.iter().map(|service| &*service.name).collect();
     for service in &spec.services {
-        let number = service.name.strip_prefix("node").map(|rest| rest.parse::<u32>());
+        let number = service.name.strip_prefix("node").map(str::parse::<u32>);
         if matches!(number, Some(Ok(1..))) && spec.nodes > 0 {
             let value = at_service(top, &service.name);
             let fact = "a node has this name";
@@ -113,11 +113,10 @@ fn services(top: &Table<'_>, spec: &Spec) -> Result<()> {
 }
 
 fn zones(spec: &Spec) -> Vec<&str> {
-    let hosts = |kind| match kind {
-        &Kind::Ssh { ref hosts, .. } => &hosts[..],
+    let all = spec.backends.iter().flat_map(|backend| match &backend.kind {
+        Kind::Ssh { hosts, .. } => &hosts[..],
         _ => &[],
-    };
-    let all = spec.backends.iter().flat_map(|backend| hosts(&backend.kind));
+    });
     all.filter_map(|host| host.zone.as_deref()).collect()
 }
 

@@ -61,7 +61,7 @@ pub(super) struct Table<'r> {
     /// How it is called in errors: `service.db`, empty for the whole file.
     pub(super) name: String,
     place: Range<usize>,
-    table: &'r DeTable<'r>,
+    entries: &'r DeTable<'r>,
 }
 
 impl<'r> Table<'r> {
@@ -82,9 +82,9 @@ impl<'r> Table<'r> {
         table: &'r DeTable<'r>,
         known: &[&str],
     ) -> Result<Self> {
-        let own = Self { reader, name: name.to_owned(), place, table };
+        let own = Self { reader, name: name.to_owned(), place, entries: table };
         let unknown = |(key, _): &(&Spanned<Cow<'_, str>>, _)| !known.contains(&&**key.get_ref());
-        match own.table.iter().find(unknown) {
+        match own.entries.iter().find(unknown) {
             Some((key, _)) => Err(own.unknown(key, known)),
             None => Ok(own),
         }
@@ -107,9 +107,9 @@ impl<'r> Table<'r> {
 
     /// The value of a key.
     pub(super) fn get(&self, key: &str) -> Option<Value<'r>> {
-        let (_, value) = self.table.iter().find(|(name, _)| &**name.get_ref() == key)?;
+        let (_, value) = self.entries.iter().find(|(name, _)| &**name.get_ref() == key)?;
         let (place, value) = (value.span(), value.get_ref());
-        Some(Value { reader: self.reader, name: self.named(key), place, value })
+        Some(Value { reader: self.reader, name: self.named(key), place, it: value })
     }
 
     /// The value of a key without which the table means nothing.
@@ -132,12 +132,12 @@ impl<'r> Table<'r> {
 
     /// All entries, in the order of the file.
     pub(super) fn entries(&self) -> Vec<(String, Value<'r>)> {
-        let mut all: Vec<_> = self.table.iter().collect();
+        let mut all: Vec<_> = self.entries.iter().collect();
         all.sort_by_key(|(key, _)| key.span().start);
         let entry = |(key, value): (&'r Spanned<Cow<'_, str>>, &'r Spanned<DeValue<'r>>)| {
             let name = self.named(key.get_ref());
             let value =
-                Value { reader: self.reader, name, place: value.span(), value: value.get_ref() };
+                Value { reader: self.reader, name, place: value.span(), it: value.get_ref() };
             (key.get_ref().clone().into_owned(), value)
         };
         all.into_iter().map(entry).collect()
@@ -156,7 +156,7 @@ pub(super) struct Value<'r> {
     /// How it is called in errors: `service.db.replicas`.
     pub(super) name: String,
     place: Range<usize>,
-    value: &'r DeValue<'r>,
+    it: &'r DeValue<'r>,
 }
 
 impl<'r> Value<'r> {
@@ -171,7 +171,7 @@ impl<'r> Value<'r> {
 
     /// A text.
     pub(super) fn text(&self) -> Result<&'r str> {
-        match self.value {
+        match self.it {
             DeValue::String(text) => Ok(text),
             _ => Err(self.is("a text", "write it in quotes")),
         }
@@ -205,7 +205,7 @@ impl<'r> Value<'r> {
 
     /// A whole number in a range.
     pub(super) fn number(&self, range: RangeInclusive<u64>) -> Result<u64> {
-        let number = match self.value {
+        let number = match self.it {
             DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
             _ => None,
         };
@@ -217,7 +217,7 @@ impl<'r> Value<'r> {
 
     /// A truth value.
     pub(super) fn flag(&self) -> Result<bool> {
-        match self.value {
+        match self.it {
             DeValue::Boolean(flag) => Ok(*flag),
             _ => Err(self.is("true or false", "write true or false, without quotes")),
         }
@@ -226,14 +226,14 @@ impl<'r> Value<'r> {
     /// A time with its unit.
     pub(super) fn time(&self) -> Result<Duration> {
         let hint = "write a text with a unit: \"10s\", \"1h30m\", or \"00:30:00\"";
-        let DeValue::String(text) = self.value else { return Err(self.is("a time", hint)) };
+        let DeValue::String(text) = self.it else { return Err(self.is("a time", hint)) };
         units::time(text).ok_or_else(|| self.is("a time", hint))
     }
 
     /// A size in bytes with its unit.
     pub(super) fn size(&self) -> Result<u64> {
         let hint = "write a text with a unit: \"512M\", \"2G\"";
-        let DeValue::String(text) = self.value else { return Err(self.is("a size", hint)) };
+        let DeValue::String(text) = self.it else { return Err(self.is("a size", hint)) };
         units::size(text).ok_or_else(|| self.is("a size", hint))
     }
 
@@ -253,7 +253,7 @@ impl<'r> Value<'r> {
 
     /// One text or several.
     pub(super) fn texts(&self) -> Result<Vec<String>> {
-        match self.value {
+        match self.it {
             DeValue::String(_) => Ok(vec![self.filled()?]),
             DeValue::Array(_) => self.array()?.iter().map(Value::filled).collect(),
             _ => Err(self.is("a list of texts", "write [\"ONE\", \"TWO\"]")),
@@ -262,7 +262,7 @@ impl<'r> Value<'r> {
 
     /// Words of a command. One text is for a shell, as in Docker's files.
     pub(super) fn words(&self) -> Result<Vec<String>> {
-        match self.value {
+        match self.it {
             DeValue::String(text) if text.is_empty() => Ok(Vec::new()),
             DeValue::String(text) => {
                 Ok(vec!["/bin/sh".to_owned(), "-c".to_owned(), text.clone().into_owned()])
@@ -276,31 +276,31 @@ impl<'r> Value<'r> {
 
     /// The values of an array.
     pub(super) fn array(&self) -> Result<Vec<Value<'r>>> {
-        let DeValue::Array(all) = self.value else {
+        let DeValue::Array(all) = self.it else {
             return Err(self.is("a list", "write [ONE, TWO]"));
         };
         let entry = |(number, value): (usize, &'r Spanned<DeValue<'r>>)| Value {
             reader: self.reader,
             name: format!("{}[{number}]", self.name),
             place: value.span(),
-            value: value.get_ref(),
+            it: value.get_ref(),
         };
         Ok(all.iter().enumerate().map(entry).collect())
     }
 
     /// Whether it is a table.
     pub(super) const fn is_table(&self) -> bool {
-        matches!(self.value, DeValue::Table(_))
+        matches!(self.it, DeValue::Table(_))
     }
 
     /// Whether it is a text.
     pub(super) const fn is_text(&self) -> bool {
-        matches!(self.value, DeValue::String(_))
+        matches!(self.it, DeValue::String(_))
     }
 
     /// The table, which has these keys and no others.
     pub(super) fn table(&self, known: &[&str]) -> Result<Table<'r>> {
-        let DeValue::Table(table) = self.value else {
+        let DeValue::Table(table) = self.it else {
             return Err(self.is("a table", "write { KEY = VALUE }, or [NAME] above its keys"));
         };
         Table::with(self.reader, &self.name, self.place.clone(), table, known)
@@ -308,7 +308,7 @@ impl<'r> Value<'r> {
 
     /// The table, whose keys are names of services.
     pub(super) fn named_tables(&self) -> Result<Vec<(String, Value<'r>)>> {
-        let DeValue::Table(table) = self.value else {
+        let DeValue::Table(table) = self.it else {
             return Err(self.is("a table", "write [service.NAME] above the keys of a service"));
         };
         for (key, _) in table {
@@ -317,22 +317,22 @@ impl<'r> Value<'r> {
             })?;
         }
         let (reader, name, place) = (self.reader, self.name.clone(), self.place.clone());
-        Ok(Table { reader, name, place, table }.entries())
+        Ok(Table { reader, name, place, entries: table }.entries())
     }
 
     /// Variables: texts, whole numbers, truth values.
     pub(super) fn pairs(&self) -> Result<Vec<(String, String)>> {
-        let DeValue::Table(table) = self.value else {
+        let DeValue::Table(table) = self.it else {
             return Err(self.is("a table of variables", "write { NAME = \"VALUE\" }"));
         };
         let (reader, name, place) = (self.reader, self.name.clone(), self.place.clone());
-        let table = Table { reader, name, place, table };
+        let table = Table { reader, name, place, entries: table };
         let pair = |(key, value): (String, Value<'r>)| {
             if key.is_empty() || key.contains(['=', '\0']) {
                 let fact = "this is no name of a variable";
                 return Err(value.wrong(fact, "a name is not empty and has no ="));
             }
-            let text = match value.value {
+            let text = match value.it {
                 DeValue::String(text) if !text.contains('\0') => text.clone().into_owned(),
                 DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
                 DeValue::Boolean(flag) => flag.to_string(),

@@ -1,5 +1,6 @@
 //! Times and sizes, as the file has them.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Reads a time: `10s`, `500ms`, `2h`, `1h30m`, or Slurm's `HH:MM:SS` and `D-HH:MM:SS`
@@ -72,7 +73,7 @@ pub fn spell(time: Duration) -> String {
     for (unit, size) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)]
     {
         if rest >= size {
-            text += &format!("{}{unit}", rest / size);
+            let _ = write!(text, "{}{unit}", rest / size);
             rest %= size;
         }
     }
