@@ -73,12 +73,12 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
         started?;
         return Ok(Exit::OK);
     }
-    let ended = started.and_then(|()| match driver::run(&plan, &host)? {
-        Some(status) => Ok(status),
-        None => {
-            shown.say(&format!("cluster {} is up; ctrl-C ends it", plan.cluster));
-            wait(&plan, &host, &signals)
+    let ended = started.and_then(|()| {
+        if let Some(status) = driver::run(&plan, &host)? {
+            return Ok(status);
         }
+        shown.say(&format!("cluster {} is up; ctrl-C ends it", plan.cluster));
+        wait(&plan, &host, &signals)
     });
     // What was there before this command stays where that has failed.
     if ended.is_ok() || !was_up {
