@@ -4,9 +4,9 @@
 //! `functions.txt` is written by `cargo xtask order`, which reads the linker's map. All options are
 //! those of LLD, the compiler's own linker for this target.
 //!
-//! The tables for unwinding (900 kB) stay, though nothing unwinds: without them modes F cannot prove
-//! what is a `syscall` in the binary itself (`abi::code::census`), which runs there as a trial and
-//! in nested containers.
+//! The tables for unwinding (900 kB) stay, though nothing unwinds: without them modes F cannot
+//! prove what is a `syscall` in the binary itself (`abi::code::census`), which runs there as a
+//! trial and in nested containers.
 
 use std::env;
 

@@ -7,9 +7,12 @@
 mod several;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use engine::spec::NetworkMode;
-use net::{Definition, Network, Networks, Request, Scope, ipam, members, removal};
+use net::{
+    Definition, Network, Networks, Prefix, Request, Scope, Subnet, ipam, members, prefix, removal,
+};
 use serde_json::{Map, Value, json};
 
 use crate::container::list;
@@ -81,8 +84,10 @@ pub struct NetworkRequest {
     pub address: Option<String>,
     /// The port of its agent; `None` for [`net::peers::PORT`].
     pub port: Option<u16>,
-    /// Its addresses, as `ADDRESS/BITS`; at most one.
+    /// Its addresses, as `ADDRESS/BITS`; at most one range of IPv4 and one of IPv6.
     pub subnets: Vec<String>,
+    /// It has IPv6 addresses, too.
+    pub ipv6: bool,
     /// The address of the way out.
     pub gateway: Option<String>,
     /// The part of the subnet from which containers get addresses.
@@ -99,7 +104,7 @@ pub struct NetworkRequest {
 
 /// Makes a network; its id.
 pub fn create(session: &Session, request: NetworkRequest) -> Result<String> {
-    let NetworkRequest { name, driver, scope, subnets, gateway, range, .. } = request;
+    let NetworkRequest { name, driver, scope, subnets, ipv6, gateway, range, .. } = request;
     if let Some(driver) = driver.filter(|driver| driver != DRIVER) {
         return Err(Error::unsupported(format!("there is no network driver '{driver}'"))
             .with_hint(format!("{DRIVER} is the only one")));
@@ -107,14 +112,12 @@ pub fn create(session: &Session, request: NetworkRequest) -> Result<String> {
     check_options(&request.options)?;
     let scope = scope.as_deref().map_or(Ok(Scope::default()), str::parse)?;
     let place = several::place(&scope, request.address.as_deref(), request.port)?;
-    let subnet = match &subnets[..] {
-        [] => None,
-        [one] => Some(ipam::parse(one)?),
-        _ => {
-            return Err(Error::unsupported("a network has one subnet")
-                .with_hint("give --subnet once, or make several networks"));
-        }
-    };
+    let (subnet, prefix) = ranges(&subnets, ipv6)?;
+    if let Some(range) = range.as_deref().filter(|range| range.contains(':')) {
+        let text =
+            format!("--ip-range {range} is of IPv6, whose addresses follow from those of IPv4");
+        return Err(Error::unsupported(text).with_hint("write a range of the IPv4 subnet"));
+    }
     for (flag, given) in [("--gateway", &gateway), ("--ip-range", &range)] {
         if let (Some(text), None) = (given, subnet) {
             return Err(Error::invalid(format!("{flag} {text} belongs to no subnet"))
@@ -130,6 +133,8 @@ pub fn create(session: &Session, request: NetworkRequest) -> Result<String> {
         created,
         scope,
         subnet,
+        ipv6,
+        prefix,
         gateway,
         range,
         internal,
@@ -137,7 +142,8 @@ pub fn create(session: &Session, request: NetworkRequest) -> Result<String> {
         labels,
         options,
     };
-    let network = Networks::of(session.store()?).create(request, &routes())?;
+    let (routes, routes6) = routes();
+    let network = Networks::of(session.store()?).create(request, (&routes, &routes6))?;
     if let Some(place) = place {
         net::cluster::settle(&network, place)?;
     }
@@ -145,10 +151,36 @@ pub fn create(session: &Session, request: NetworkRequest) -> Result<String> {
     Ok(network.id().to_owned())
 }
 
-fn routes() -> Vec<net::Subnet> {
+/// The ranges of both versions of IP in `--subnet`, where `ipv6` says whether there may be one of
+/// version 6.
+fn ranges(subnets: &[String], ipv6: bool) -> Result<(Option<Subnet>, Option<Prefix>)> {
+    let (mut subnet, mut prefix) = (None, None);
+    for text in subnets {
+        let is_six = text.contains(':');
+        let before = if is_six {
+            prefix.replace(ipam::parse_prefix(text)?).is_some()
+        } else {
+            subnet.replace(ipam::parse(text)?).is_some()
+        };
+        if before {
+            let version = if is_six { "IPv6" } else { "IPv4" };
+            return Err(Error::unsupported(format!("a network has one subnet of {version}"))
+                .with_hint("give --subnet once for each version, or make several networks"));
+        }
+        if is_six && !ipv6 {
+            return Err(Error::invalid(format!("--subnet {text} is of IPv6"))
+                .with_hint("give --ipv6 too, or leave it out"));
+        }
+    }
+    Ok((subnet, prefix))
+}
+
+/// The destinations of the host's routes.
+fn routes() -> (Vec<Subnet>, Vec<Prefix>) {
     // Without a network namespace of one's own it is the host's.
-    let routes = std::fs::read_to_string("/proc/self/net/route").unwrap_or_default();
-    ipam::routes(&routes)
+    let read = |file: &str| std::fs::read_to_string(Path::new("/proc/self/net").join(file));
+    let text = |file| read(file).unwrap_or_default();
+    (ipam::routes(&text("route")), prefix::routes(&text("ipv6_route")))
 }
 
 fn check_options(options: &BTreeMap<String, String>) -> Result<()> {
@@ -181,6 +213,8 @@ pub struct Listed {
     pub scope: String,
     /// RFC 3339.
     pub created: String,
+    /// Its members by packets have IPv6 addresses.
+    pub ipv6: bool,
     /// Its members reach nothing outside.
     pub internal: bool,
     /// Its labels.
@@ -190,12 +224,14 @@ pub struct Listed {
 
 impl From<Definition> for Listed {
     fn from(definition: Definition) -> Self {
-        let Definition { name, id, scope, created, internal, labels, .. } = definition;
+        let Definition { name, id, scope, created, ipv6, internal, labels, .. } = definition;
+        let ipv6 = ipv6.is_some();
         let scope = match scope {
             Scope::Host => LOCAL.to_owned(),
             scope => scope.into(),
         };
-        Self { name, id, driver: DRIVER, scope, created, internal, labels, built_in: false }
+        let (driver, built_in) = (DRIVER, false);
+        Self { name, id, driver, scope, created, ipv6, internal, labels, built_in }
     }
 }
 
@@ -207,6 +243,7 @@ impl From<&BuiltIn> for Listed {
             driver: built_in.driver,
             scope: LOCAL.to_owned(),
             created: NEVER.to_owned(),
+            ipv6: false,
             internal: false,
             labels: BTreeMap::new(),
             built_in: true,
@@ -282,10 +319,21 @@ fn built_in(name: &str) -> Option<&'static BuiltIn> {
 
 /// A network in the form of Docker's `inspect`.
 pub fn inspect(session: &Session, name: &str) -> Result<Value> {
-    match built_in(name) {
-        Some(built_in) => describe_built_in(session, built_in),
-        None => describe(session, &find(session, name)?),
+    if let Some(built_in) = built_in(name) {
+        return describe_built_in(session, built_in);
     }
+    find_made(session, name).and_then(|network| describe(session, &network))
+}
+
+/// A network that was made. A name for a private network is no name of one.
+fn find_made(session: &Session, name: &str) -> Result<Network> {
+    if name.parse() == Ok(NetworkMode::Private) {
+        return Err(Error::not_found(format!(
+            "'{name}' is built in: with --network {name} each container has a network of its own"
+        ))
+        .with_hint("'coracle inspect CONTAINER' shows it"));
+    }
+    find(session, name)
 }
 
 /// What has the name or id `name`; `None` where there is no network.
@@ -306,7 +354,10 @@ fn describe(session: &Session, network: &Network) -> Result<Value> {
             net::Kind::Names => String::new(),
             net::Kind::Packets => written(net::switch::frame::ethernet(entry.address)),
         };
-        containers.insert(entry.id, connected(&entry.name, &ethernet, &address));
+        let ipv6 = entry.ipv6(definition.ipv6).zip(definition.ipv6);
+        let ipv6 = ipv6.map(|(address, prefix)| format!("{address}/{}", prefix.bits()));
+        let addresses = (&*address, &*ipv6.unwrap_or_default());
+        containers.insert(entry.id, connected(&entry.name, &ethernet, addresses));
     }
     let mut addresses = Map::new();
     addresses.insert("Subnet".into(), definition.subnet.to_string().into());
@@ -314,7 +365,9 @@ fn describe(session: &Session, network: &Network) -> Result<Value> {
         addresses.insert("IPRange".into(), range.to_string().into());
     }
     addresses.insert("Gateway".into(), definition.gateway.to_string().into());
-    let mut value = described(&Listed::from(definition.clone()), &[addresses.into()], &containers);
+    let mut all = vec![addresses.into()];
+    all.extend(definition.ipv6.map(|prefix| json!({"Subnet": prefix.to_string()})));
+    let mut value = described(&Listed::from(definition.clone()), &all, &containers);
     value["Attachable"] = definition.attachable.into();
     value["Options"] = json!(definition.options);
     if definition.scope == Scope::Cluster {
@@ -327,7 +380,8 @@ fn describe_built_in(session: &Session, built_in: &BuiltIn) -> Result<Value> {
     let running = list::map(session.store()?, false, |seen| {
         let mode = list::network_mode(&seen.glance.network, seen.glance.security.isolate);
         let name = seen.names.into_iter().next().unwrap_or_default();
-        (mode == built_in.mode).then(|| (seen.container.id().to_owned(), connected(&name, "", "")))
+        (mode == built_in.mode)
+            .then(|| (seen.container.id().to_owned(), connected(&name, "", ("", ""))))
     })?;
     let running = running.into_iter().flatten().collect();
     Ok(described(&Listed::from(built_in), &[], &running))
@@ -339,13 +393,13 @@ fn written(address: [u8; 6]) -> String {
 }
 
 /// A container in a network, in Docker's form.
-fn connected(name: &str, ethernet: &str, address: &str) -> Value {
+fn connected(name: &str, ethernet: &str, (address, ipv6): (&str, &str)) -> Value {
     json!({
         "Name": name,
         "EndpointID": "",
         "MacAddress": ethernet,
         "IPv4Address": address,
-        "IPv6Address": "",
+        "IPv6Address": ipv6,
     })
 }
 
@@ -357,7 +411,7 @@ fn described(network: &Listed, addresses: &[Value], containers: &Map<String, Val
         "Scope": network.scope,
         "Driver": network.driver,
         "EnableIPv4": true,
-        "EnableIPv6": false,
+        "EnableIPv6": network.ipv6,
         "IPAM": {"Driver": "default", "Options": null, "Config": addresses},
         "Internal": network.internal,
         "Attachable": false,

@@ -16,7 +16,7 @@ pub use crate::engines::{CallsBy, Caps, Engine, Fit, IdsFrom, MadeFiles, Propert
 pub use crate::exit::Ended;
 pub use crate::launch::streams::{Child, Session, Streams};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, NO_NETWORK, Result};
 use crate::facts::{Facts, FoundHelper};
 use crate::spec::mount_options::Propagation;
 use crate::spec::{
@@ -179,14 +179,15 @@ fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result
     let own = |mode: &NamespaceMode| !matches!(mode, NamespaceMode::Default | NamespaceMode::Host);
     let named = matches!(config.network.mode, NetworkMode::Named(_));
     let private = config.network.mode == NetworkMode::Private;
-    let own_network = matches!(config.network.mode, NetworkMode::None | NetworkMode::Container(_));
+    let none = config.network.mode == NetworkMode::None;
+    let shared = matches!(config.network.mode, NetworkMode::Container(_));
     let publishes = !named && !config.network.published().is_empty();
     let limited = config.limits.memory.is_some()
         || config.limits.cpus.is_some()
         || config.limits.pids.is_some();
     let filtered =
         !matches!(config.security.seccomp, SeccompChoice::Default | SeccompChoice::Unconfined);
-    let needs: [Need; 15] = [
+    let needs: [Need; 16] = [
         ("--isolate", config.security.isolate, |caps| caps.namespaces && caps.security),
         ("--hostname", config.hostname.is_some(), |caps| caps.host_name),
         ("--pid", own(&asked.pid), |caps| caps.namespaces),
@@ -196,7 +197,8 @@ fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result
         ("--join", config.join.is_some(), |caps| caps.namespaces),
         ("--publish", publishes, |caps| caps.network || caps.named_networks),
         ("--network=private", private, |caps| caps.network || caps.named_networks),
-        ("--network", own_network, |caps| caps.network),
+        (NO_NETWORK, none, |caps| caps.network),
+        ("--network=container", shared, |caps| caps.network),
         ("--network with a name", named, |caps| caps.named_networks),
         ("--read-only", config.read_only, |caps| caps.read_only),
         (
@@ -302,6 +304,23 @@ mod tests {
             Facts { no_ptrace: none.clone(), no_inside: none.clone(), no_texts: none, ..facts };
         let facts = Facts { inside_works: false, ..facts };
         assert_eq!(choose(&facts, None, &config).unwrap().name(), "N1");
+    }
+
+    /// Also after the last network was disconnected, which must not be a riddle.
+    #[test]
+    fn no_network_is_explained() {
+        let mut config = ContainerConfig::default();
+        config.network.mode = NetworkMode::None;
+        let inside = Facts { inside_works: true, ..Facts::default() };
+        let without = Facts { no_user_namespace: Some("AppArmor".into()), ..inside.clone() };
+        for (facts, also) in [(inside, true), (without, false)] {
+            let error = choose(&facts, Some("I1"), &config).err().unwrap();
+            assert_eq!(error.to_string(), "--network=none is not possible with engine I1");
+            let hint = error.hint().unwrap();
+            assert!(hint.starts_with("the container is in no network"), "{hint}");
+            assert!(hint.contains("coracle network connect NETWORK CONTAINER"), "{hint}");
+            assert_eq!(hint.contains("--execmode=N1"), also, "{hint}");
+        }
     }
 
     #[test]

@@ -42,6 +42,9 @@ impl From<std::io::Error> for Errno {
 /// Result with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// The flag of a container that is in no network; also of one that was disconnected from the last.
+pub(crate) const NO_NETWORK: &str = "--network=none";
+
 /// Why a container does not run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Error {
@@ -341,6 +344,18 @@ impl Error {
                 ways.extend(able.iter().map(|mode| format!("or --execmode={mode}")));
                 Some(ways.join(", "))
             }
+            Self::Unsupported { flag, able, .. } if flag == NO_NETWORK => {
+                let mut ways = vec![
+                    "the container is in no network: put it into one (coracle network connect \
+                     NETWORK CONTAINER)"
+                        .to_owned(),
+                ];
+                ways.extend(able.iter().map(|mode| format!("or use --execmode={mode}")));
+                Some(ways.join(", "))
+            }
+            Self::Invalid { what, .. } if what == "--hostname" => Some(
+                "give a name as db-1 or db.example.org, of at most 64 characters".into(),
+            ),
             Self::Unsupported { able, .. } | Self::Unusable { able, .. } => Some(if able.is_empty() {
                 "no engine of this build can do it on this host; `coracle doctor` says why".into()
             } else {

@@ -11,6 +11,7 @@ use host::{Context, Host, Trial};
 use rustix::process::Resource;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// The variable with the names of [`Facts::switches`].
@@ -57,6 +58,9 @@ pub struct Facts {
     /// All of the container's networks with names were made with `--internal`. Who knows the
     /// networks sets it.
     pub internal_networks: bool,
+    /// This host's address at the interface with the default route, where a container asks for it
+    /// (`--add-host NAME:host-gateway`). Who knows this host's addresses sets it.
+    pub host_address: Option<Ipv4Addr>,
     /// The first port that the caller may listen on.
     pub first_port: u16,
     /// The size of the host's `/dev/shm`, where the container asks for one.

@@ -362,6 +362,9 @@ pub struct Membership {
     pub aliases: Vec<String>,
     /// The address that it wishes there; `None` for a free one.
     pub address: Option<std::net::Ipv4Addr>,
+    /// The IPv6 address that it wishes there, if it has said so. It is that of `address`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipv6: Option<std::net::Ipv6Addr>,
 }
 
 impl NetworkSpec {
@@ -647,11 +650,17 @@ mod tests {
                 name: "lab".into(),
                 aliases: vec!["db".into()],
                 address: Some(std::net::Ipv4Addr::new(100, 80, 0, 7)),
+                ipv6: None,
             }],
             ..NetworkSpec::default()
         };
         let text = serde_json::to_string(&named).unwrap();
         assert!(text.contains(r#""mode":"lab""#) && text.contains(r#""100.80.0.7""#), "{text}");
         assert_eq!(serde_json::from_str::<NetworkSpec>(&text).unwrap(), named);
+        assert!(!text.contains("ipv6"), "{text}");
+        let mut six = named;
+        six.networks[0].ipv6 = Some("fd00::6450:7".parse().unwrap());
+        let text = serde_json::to_string(&six).unwrap();
+        assert_eq!(serde_json::from_str::<NetworkSpec>(&text).unwrap(), six);
     }
 }

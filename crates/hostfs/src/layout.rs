@@ -15,6 +15,7 @@
 //!       .copy-of-T-N    copies that are being made
 //!       .text-T-N       files that lose their name as soon as they are made
 //!       memory/         directories in the place of memory file systems
+//!         .host-name    the container's host name (host_name), and what guests write to set it
 //!       aliases/        links to directories with long paths
 //! ```
 //!
@@ -40,6 +41,13 @@ pub const SHARED: &str = "shared";
 pub const PRESENCE: &str = ".presence";
 /// In [`RUN`]: directories in the place of memory file systems.
 pub const MEMORY: &str = "memory";
+
+/// In [`MEMORY`]: the host name.
+pub const HOST_NAME: &str = ".host-name";
+/// The file that guests write to who set it by the one in `/proc`.
+pub(crate) const HOST_NAME_WRITTEN: &str = ".host-name-written";
+/// The first of them, as it is being made.
+pub(crate) const HOST_NAME_NEW: &str = ".host-name-new";
 
 /// In the directory of copies: the lock of replacing a file by its copy.
 pub(crate) const COPY_LOCK: &[u8] = b".copy-turn";

@@ -16,7 +16,8 @@
 //! - [`mod@copy_up`]: replaces a file that is shared with the image by a copy.
 //! - [`layers`], [`overlay`]: a tree of two layers: the image, and what the container has changed.
 //! - [`inode_log`]: records of inodes that cannot have extended attributes.
-//! - [`lock`]: the exclusive lock that both protocols use. [`io`]: complete reads and writes.
+//! - [`host_name`]: the host name that a process has set.
+//! - [`lock`]: the exclusive lock that these protocols use. [`io`]: complete reads and writes.
 //! - [`layout`]: the names of all of this in a container's directory.
 //!
 //! Nothing is allocated, and every loop is bounded. Long paths are put together in memory that the
@@ -33,6 +34,7 @@ pub mod copy_up;
 mod delegate;
 pub mod file_contents;
 pub mod files;
+pub mod host_name;
 pub mod inode_log;
 pub mod io;
 pub mod kernel;

@@ -124,6 +124,7 @@ impl Own {
             port,
             key: self.key.public(),
             subnet: definition.subnet,
+            ipv6: definition.ipv6,
             internal: definition.internal,
             revoked: false,
         }

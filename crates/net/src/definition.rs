@@ -11,6 +11,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::prefix::Prefix;
 use crate::subnet::Subnet;
 
 /// Names that mean something else where a network is named, in Docker, Podman or here.
@@ -35,6 +36,10 @@ pub struct Definition {
     pub scope: Scope,
     /// The addresses.
     pub subnet: Subnet,
+    /// The IPv6 addresses, of which a member by packets has the one that follows from its IPv4
+    /// address; `None` in a network without IPv6.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipv6: Option<Prefix>,
     /// The address of the way out, which no container gets.
     pub gateway: Ipv4Addr,
     /// The part of the subnet from which containers get addresses that they did not ask for; all of
@@ -182,8 +187,10 @@ mod tests {
             "subnet":"100.80.0.0/24","gateway":"100.80.0.1","colour":"red"}"#;
         let read: Definition = serde_json::from_str(text).unwrap();
         assert_eq!((read.range, read.internal, &read.scope), (None, false, &Scope::Host));
+        assert_eq!(read.ipv6, None);
         let written = serde_json::to_value(&read).unwrap();
         assert_eq!(written["scope"], "host");
+        assert!(written.get("ipv6").is_none(), "{written}");
         assert_eq!(serde_json::from_value::<Definition>(written).unwrap(), read);
         let later = text.replace("\"host\"", "\"galaxy\"");
         let later: Definition = serde_json::from_str(&later).unwrap();

@@ -3,21 +3,23 @@
 //! A container asks for the names of the members of its networks: a member's own name, its aliases,
 //! the beginning of its id, and each of them with the network's name behind it. All members with a
 //! name are told, in another order each time. Of an address in a network a member's name is told.
+//! Members without devices have no IPv6 addresses, and none is told of them.
 //! Everything else is another server's to answer ([`Answer::Forward`]).
 //!
 //! A name that exists has no other data than its addresses: a question for another type gets "no
 //! data" and not "no such name", which some C libraries would take for an answer to all types.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use simple_dns::rdata::{A, OPT, PTR, RData, SRV};
+use simple_dns::rdata::{A, AAAA, OPT, PTR, RData, SRV};
 use simple_dns::{
     CLASS, Name, OPCODE, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, ResourceRecord, TYPE,
 };
 
 use crate::hosts;
 use crate::members::Entry;
+use crate::prefix::Prefix;
 use crate::subnet::Subnet;
 
 /// For how many seconds a client may keep an answer: members come and go.
@@ -32,9 +34,14 @@ const LONG: usize = 4096;
 pub struct Zone {
     /// Names in small letters.
     names: BTreeMap<String, Vec<Ipv4Addr>>,
-    addresses: BTreeMap<Ipv4Addr, String>,
+    /// The names of members, and the IPv6 addresses of those that have one.
+    addresses: BTreeMap<Ipv4Addr, (String, Option<Ipv6Addr>)>,
     subnets: Vec<Subnet>,
+    prefixes: Vec<Prefix>,
 }
+
+/// A network with its name, its addresses, its IPv6 addresses and its members.
+pub type Named<'a> = (&'a str, Subnet, Option<Prefix>, &'a [Entry]);
 
 /// The answer to a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,19 +64,20 @@ pub enum Transport {
 }
 
 impl Zone {
-    /// The names in the networks of a container. `networks`: name, addresses and members of each.
-    pub fn of(networks: &[(&str, Subnet, &[Entry])]) -> Self {
+    /// The names in the networks of a container.
+    pub fn of(networks: &[Named<'_>]) -> Self {
         let mut zone = Self::default();
-        for (network, subnet, entries) in networks {
+        for (network, subnet, prefix, entries) in networks {
             zone.subnets.push(*subnet);
+            zone.prefixes.extend(*prefix);
             for entry in *entries {
-                zone.put(network, entry);
+                zone.put(network, *prefix, entry);
             }
         }
         zone
     }
 
-    fn put(&mut self, network: &str, entry: &Entry) {
+    fn put(&mut self, network: &str, prefix: Option<Prefix>, entry: &Entry) {
         for name in hosts::names(entry) {
             for name in [name.to_owned(), format!("{name}.{network}")] {
                 let all = self.names.entry(name.to_ascii_lowercase()).or_default();
@@ -79,7 +87,8 @@ impl Zone {
             }
         }
         let name = hosts::name(&entry.name, &entry.id);
-        self.addresses.insert(entry.address, format!("{name}.{network}"));
+        let known = (format!("{name}.{network}"), entry.ipv6(prefix));
+        self.addresses.insert(entry.address, known);
     }
 
     /// Answers a message. `turn`: a number that is another one each time.
@@ -111,12 +120,20 @@ impl Zone {
             return self.reverse(question, address);
         }
         if let Some(addresses) = self.names.get(&name) {
-            let wants = wants(question.qtype, TYPE::A);
-            let count = if wants { addresses.len() } else { 0 };
-            let rotated = addresses.iter().cycle().skip(turn % addresses.len().max(1)).take(count);
-            let records =
-                rotated.map(|address| record(question, RData::A(A { address: address.to_bits() })));
-            return Some(Found::Records(records.collect()));
+            let skip = turn % addresses.len().max(1);
+            let rotated = || addresses.iter().cycle().skip(skip).take(addresses.len());
+            let mut records = Vec::new();
+            if wants(question.qtype, TYPE::A) {
+                let data = |address: &Ipv4Addr| RData::A(A { address: address.to_bits() });
+                records.extend(rotated().map(|address| record(question, data(address))));
+            }
+            if wants(question.qtype, TYPE::AAAA) {
+                let data = |ipv6: &Ipv6Addr| RData::AAAA(AAAA { address: ipv6.to_bits() });
+                let ipv6 = |address: &Ipv4Addr| self.addresses.get(address)?.1.as_ref();
+                let having = rotated().filter_map(ipv6);
+                records.extend(having.map(|ipv6| record(question, data(ipv6))));
+            }
+            return Some(Found::Records(records));
         }
         let (port, target) = service(&name)?;
         let addresses = self.names.get(target)?;
@@ -124,7 +141,7 @@ impl Zone {
             return Some(Found::Records(Vec::new()));
         }
         let targets = addresses.iter().filter_map(|address| self.addresses.get(address));
-        let records = targets.filter_map(|target| {
+        let records = targets.filter_map(|(target, _)| {
             let target = Name::new(target).ok()?.into_owned();
             let data = SRV { priority: 0, weight: 0, port, target };
             Some(record(question, RData::SRV(data)))
@@ -132,9 +149,20 @@ impl Zone {
         Some(Found::Records(records.collect()))
     }
 
-    fn reverse<'q>(&self, question: &Question<'q>, address: Ipv4Addr) -> Option<Found<'q>> {
-        let Some(name) = self.addresses.get(&address) else {
-            let is_ours = self.subnets.iter().any(|subnet| subnet.contains(address));
+    fn reverse<'q>(&self, question: &Question<'q>, address: IpAddr) -> Option<Found<'q>> {
+        let (member, is_ours) = match address {
+            IpAddr::V4(address) => {
+                (Some(address), self.subnets.iter().any(|subnet| subnet.contains(address)))
+            }
+            IpAddr::V6(address) => {
+                let prefix = self.prefixes.iter().find(|prefix| prefix.contains(address));
+                (prefix.and_then(|prefix| prefix.member(address)), prefix.is_some())
+            }
+        };
+        // A member without an address of this version has no name by it.
+        let has = |known: &&(String, Option<Ipv6Addr>)| address.is_ipv4() || known.1.is_some();
+        let known = member.and_then(|member| self.addresses.get(&member)).filter(has);
+        let Some((name, _)) = known else {
             return is_ours.then_some(Found::NoName);
         };
         if !wants(question.qtype, TYPE::PTR) {
@@ -166,12 +194,26 @@ fn text(name: &Name<'_>) -> Option<String> {
     hosts::is_name(&text).then(|| text.to_ascii_lowercase())
 }
 
-/// The address that a name of `in-addr.arpa` stands for.
-fn reversed(name: &str) -> Option<Ipv4Addr> {
+/// The address that a name of `in-addr.arpa` or `ip6.arpa` stands for.
+fn reversed(name: &str) -> Option<IpAddr> {
+    if let Some(digits) = name.strip_suffix(".ip6.arpa") {
+        return reversed6(digits).map(Into::into);
+    }
     let digits = name.strip_suffix(".in-addr.arpa")?;
     let [d, c, b, a]: [u8; 4] =
         digits.split('.').map(str::parse).collect::<Result<Vec<u8>, _>>().ok()?.try_into().ok()?;
-    Some(Ipv4Addr::new(a, b, c, d))
+    Some(Ipv4Addr::new(a, b, c, d).into())
+}
+
+/// The address whose 32 hexadecimal digits these are, the last one first (RFC 3596, 2.5).
+fn reversed6(digits: &str) -> Option<Ipv6Addr> {
+    let (mut bits, mut count) = (0_u128, 0);
+    for digit in digits.split('.').rev() {
+        let [digit] = digit.as_bytes() else { return None };
+        bits = bits << 4 | u128::from(char::from(*digit).to_digit(16)?);
+        count += 1;
+    }
+    (count == 32).then(|| Ipv6Addr::from_bits(bits))
 }
 
 /// Port and host of `_PORT._PROTOCOL.HOST`, where the service is called by its number.

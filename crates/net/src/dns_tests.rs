@@ -19,7 +19,7 @@ fn zone() -> Zone {
         entry("web", 3, &["all"]),
         entry("Big_One", 4, &["all", "no name"]),
     ];
-    Zone::of(&[("lab", "100.80.0.0/24".parse().unwrap(), &entries)])
+    Zone::of(&[("lab", "100.80.0.0/24".parse().unwrap(), None, &entries)])
 }
 
 fn question(name: &str, kind: QTYPE) -> Packet<'static> {
@@ -101,6 +101,53 @@ fn addresses_lead_to_names() {
     }
 }
 
+/// The IPv6 addresses of a name, in the order of the answer.
+fn addresses6(zone: &Zone, name: &str, turn: usize) -> Vec<String> {
+    let reply = bytes(ask(zone, name, QTYPE::TYPE(TYPE::AAAA), turn));
+    let reply = Packet::parse(&reply).unwrap();
+    assert_eq!(reply.rcode(), RCODE::NoError);
+    let address = |record: &ResourceRecord<'_>| match &record.rdata {
+        RData::AAAA(AAAA { address }) => Ipv6Addr::from_bits(*address).to_string(),
+        other => panic!("{other:?}"),
+    };
+    reply.answers.iter().map(address).collect()
+}
+
+#[test]
+fn members_with_devices_have_ipv6_addresses() {
+    let with = |kind: crate::Kind, prefix: Option<&str>| {
+        let entries = [("db", 2), ("web", 3)]
+            .map(|(name, last)| Entry { kind, ..entry(name, last, &["all"]) });
+        let prefix = prefix.map(|text| text.parse().unwrap());
+        Zone::of(&[("lab", "100.80.0.0/24".parse().unwrap(), prefix, &entries)])
+    };
+    let arpa = |last: char| format!("{last}.0.0.0.0.5.4.6.{}0.0.d.f.ip6.arpa", "0.".repeat(20));
+    let reverse = |zone: &Zone, last| ask(zone, &arpa(last), QTYPE::TYPE(TYPE::PTR), 0);
+    let zone = with(crate::Kind::Packets, Some("fd00::/64"));
+    let [db, web] = ["fd00::6450:2", "fd00::6450:3"];
+    assert_eq!(addresses6(&zone, "db.lab", 0), [db]);
+    assert_eq!(
+        (addresses6(&zone, "all", 0), addresses6(&zone, "all", 1)),
+        (vec![db.into(), web.into()], vec![web.into(), db.into()])
+    );
+    assert_eq!(addresses(&zone, "all", 0), [2, 3]);
+    assert_eq!(code_and_count(ask(&zone, "db", QTYPE::ANY, 0)), (RCODE::NoError, 2));
+    let reply = bytes(reverse(&zone, '3'));
+    let reply = Packet::parse(&reply).unwrap();
+    let RData::PTR(PTR(name)) = &reply.answers[0].rdata else { panic!("{reply:?}") };
+    assert_eq!(name.to_string(), "web.lab");
+    assert_eq!(code_and_count(reverse(&zone, '9')), (RCODE::NameError, 0));
+    for other in [arpa('3').replace("d.f.", "e.f."), arpa('x'), arpa('3')[2..].to_owned()] {
+        assert_eq!(ask(&zone, &other, QTYPE::TYPE(TYPE::PTR), 0), Answer::Forward, "{other}");
+    }
+    // What is without devices has none, and a network without them has none.
+    let zone = with(crate::Kind::Names, Some("fd00::/64"));
+    assert_eq!(addresses6(&zone, "all", 0), [""; 0]);
+    assert_eq!(code_and_count(reverse(&zone, '3')), (RCODE::NameError, 0));
+    let zone = with(crate::Kind::Packets, None);
+    assert_eq!((addresses6(&zone, "all", 0), reverse(&zone, '3')), (vec![], Answer::Forward));
+}
+
 #[test]
 fn services_are_called_by_their_ports() {
     let zone = zone();
@@ -133,7 +180,7 @@ fn other_names_are_another_server_s() {
 #[test]
 fn a_long_answer_is_cut_for_a_datagram() {
     let entries: Vec<Entry> = (1..=100).map(|last| entry("many", last, &[])).collect();
-    let zone = Zone::of(&[("lab", "100.80.0.0/24".parse().unwrap(), &entries)]);
+    let zone = Zone::of(&[("lab", "100.80.0.0/24".parse().unwrap(), None, &entries)]);
     let mut packet = question("many", QTYPE::TYPE(TYPE::A));
     let short = packet.build_bytes_vec().unwrap();
     *packet.opt_mut() = Some(OPT { opt_codes: Vec::new(), udp_packet_size: 4096, version: 0 });

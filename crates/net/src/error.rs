@@ -1,6 +1,6 @@
 //! Errors about networks, each with the object, the rule that it breaks, and advice.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use crate::kind::Kind;
@@ -122,6 +122,32 @@ pub enum Error {
         network: String,
         /// The rule that it breaks.
         why: String,
+    },
+    /// The network has no IPv6 addresses.
+    #[error("network {network} has no IPv6 addresses")]
+    NoIpv6 {
+        /// The network.
+        network: String,
+    },
+    /// The IPv6 address does not follow from an IPv4 address of the network, or from another one
+    /// than the container wishes.
+    #[error("address {address} is not possible in network {network}: {why}")]
+    BadIpv6 {
+        /// As given.
+        address: Ipv6Addr,
+        /// The network.
+        network: String,
+        /// The rule that it breaks.
+        why: String,
+        /// What to write.
+        hint: String,
+    },
+    /// The kernel gives no random bytes.
+    #[error("cannot choose a range of IPv6 addresses")]
+    Random {
+        /// Its error.
+        #[source]
+        source: std::io::Error,
     },
     /// Another container has the address.
     #[error("address {address} of network {network} is taken by {by}")]
@@ -348,7 +374,10 @@ impl Error {
             Self::InUse { members, .. } => {
                 format!("stop them first: coracle stop {}", members.join(" "))
             }
-            Self::BadSubnet { hint, .. } | Self::List { hint, .. } => hint.clone(),
+            Self::BadSubnet { hint, .. } | Self::List { hint, .. } | Self::BadIpv6 { hint, .. } => {
+                hint.clone()
+            }
+            Self::NoIpv6 { .. } => "leave --ip6 out, or make a network with --ipv6".into(),
             Self::Overlaps { .. } | Self::Routed { .. } => {
                 "choose another subnet; without --subnet a free one is taken".into()
             }
@@ -382,9 +411,11 @@ impl Error {
             Self::NoSlot { .. } => "stop containers that are in networks".into(),
             Self::PortTaken { .. } => "publish it at another port of the host".into(),
             Self::TooMany { .. } => "leave some out".into(),
-            Self::Agent { .. } | Self::Key { .. } | Self::Hosts { .. } | Self::Table { .. } => {
-                return None;
-            }
+            Self::Agent { .. }
+            | Self::Key { .. }
+            | Self::Hosts { .. }
+            | Self::Table { .. }
+            | Self::Random { .. } => return None,
             Self::Store { source, .. } => return source.hint(),
         })
     }

@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
+use std::net::IpAddr;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use sys::ofd::{OfdLock, try_ofd_lock};
 use crate::error::{Error, Result};
 use crate::members::Entry;
 pub use crate::names::is_name;
+use crate::prefix::Prefix;
 
 /// The line before the lines of networks.
 pub const BEGIN: &str = "# coracle: names of networks";
@@ -34,25 +36,35 @@ pub fn name<'a>(name: &'a str, id: &'a str) -> &'a str {
     if is_name(name) && name.len() <= HOST_NAME_MAX { name } else { id.get(..SHORT).unwrap_or(id) }
 }
 
+/// A network with its name, its IPv6 addresses and its members.
+pub type Named<'a> = (&'a str, Option<Prefix>, &'a [Entry]);
+
 /// The lines for a container: `ADDRESS<tab>NAME ALIASES... SHORT_ID NAME.NETWORK`, one for each
-/// member of each of its networks. `networks`: their names and members. The container's own lines
-/// come first, because a program that looks its own address up takes the first one.
-pub fn lines(own: &str, networks: &[(&str, &[Entry])]) -> Vec<String> {
-    let all = || {
-        networks.iter().flat_map(|(name, entries)| entries.iter().map(move |entry| (*name, entry)))
-    };
-    let mine = all().filter(|(_, entry)| entry.id == own);
-    let others = all().filter(|(_, entry)| entry.id != own);
-    mine.chain(others).map(|(network, entry)| line(network, entry)).collect()
+/// member of each of its networks, and behind it one for the member's IPv6 address if it has one.
+/// The container's own lines come first, because a program that looks its own address up takes the
+/// first one.
+pub fn lines(own: &str, networks: &[Named<'_>]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for is_own in [true, false] {
+        for (network, prefix, entries) in networks {
+            for entry in entries.iter().filter(|entry| (entry.id == own) == is_own) {
+                lines.push(line(network, entry, entry.address.into()));
+                if let Some(address) = entry.ipv6(*prefix) {
+                    lines.push(line(network, entry, address.into()));
+                }
+            }
+        }
+    }
+    lines
 }
 
-fn line(network: &str, entry: &Entry) -> String {
+fn line(network: &str, entry: &Entry, address: IpAddr) -> String {
     let whole = format!("{}.{network}", entry.name);
     let mut names = names(entry);
     if is_name(&whole) {
         names.push(&whole);
     }
-    format!("{}\t{}", entry.address, names.join(" "))
+    format!("{address}\t{}", names.join(" "))
 }
 
 /// The names of a member in each of its networks: its own, its aliases, and the beginning of its
@@ -67,6 +79,27 @@ pub fn names(entry: &Entry) -> Vec<&str> {
         }
     }
     names
+}
+
+/// Adds the host name of a container to its own line, if neither `others`, the rest of its hosts
+/// file, nor the line has it: a container that was renamed keeps the host name that it has begun
+/// with, and its programs look that up. `own`: its id.
+pub fn keep_host_name(lines: &mut [String], own: &str, others: &str, name: &str) {
+    let has = |line: &str, wanted: &str| {
+        let text = line.split('#').next().unwrap_or_default();
+        text.split_whitespace().skip(1).any(|word| word.eq_ignore_ascii_case(wanted))
+    };
+    if !is_name(name) || name.len() > HOST_NAME_MAX || others.lines().any(|line| has(line, name)) {
+        return;
+    }
+    let short = own.get(..SHORT).unwrap_or(own);
+    if lines.iter().any(|line| has(line, short) && has(line, name)) {
+        return;
+    }
+    if let Some(line) = lines.iter_mut().find(|line| has(line, short)) {
+        line.push(' ');
+        line.push_str(name);
+    }
 }
 
 /// A hosts file's text with other lines of networks, which stand at the end if there were none. No
@@ -111,12 +144,12 @@ pub fn rewrite(text: &str, lines: &[String]) -> String {
 /// inode. Its text is written over the old one before the rest is cut off, so a program that reads
 /// meanwhile never sees an empty file.
 ///
-/// `lines` gives the lines. It is called when no other process writes to the file, so that of
-/// several that write at once the last one writes what is true by then.
+/// `lines` gives the lines, from the rest of the file. It is called when no other process writes to
+/// the file, so that of several that write at once the last one writes what is true by then.
 ///
 /// # Errors
 /// [`Error::Hosts`] if it cannot be opened, read or written; those of `lines`.
-pub fn write(path: &Path, lines: impl FnOnce() -> Result<Vec<String>>) -> Result<()> {
+pub fn write(path: &Path, lines: impl FnOnce(&str) -> Result<Vec<String>>) -> Result<()> {
     let fail = |step| {
         let path = path.to_owned();
         move |source| Error::Hosts { step, path, source }
@@ -130,7 +163,7 @@ pub fn write(path: &Path, lines: impl FnOnce() -> Result<Vec<String>>) -> Result
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut file, &mut bytes).map_err(fail("read"))?;
     let old = String::from_utf8_lossy(&bytes);
-    let new = rewrite(&old, &lines()?);
+    let new = rewrite(&old, &lines(&rewrite(&old, &[]))?);
     if new.as_bytes() == bytes {
         return Ok(());
     }
@@ -172,7 +205,7 @@ mod tests {
     fn own_names_come_first() {
         let lab = [entry("a", "db", &["sql", "db"], 2), entry("b", "web", &["x y", ""], 3)];
         let other = [entry("b", "web", &[], 7)];
-        let lines = lines(&"b".repeat(64), &[("lab", &lab[..]), ("other", &other[..])]);
+        let lines = lines(&"b".repeat(64), &[("lab", None, &lab[..]), ("other", None, &other[..])]);
         assert_eq!(
             lines,
             [
@@ -187,6 +220,47 @@ mod tests {
         assert_eq!(look_up(&text, "db.lab"), Some(Ipv4Addr::new(100, 80, 0, 2)));
         assert_eq!(look_up(&text, "added"), Some(Ipv4Addr::new(10, 0, 0, 9)));
         assert_eq!((look_up(&text, "coracle:"), look_up(&text, "y")), (None, None));
+    }
+
+    /// A container that was renamed finds itself by its host name; the others do not.
+    #[test]
+    fn the_host_name_stays() {
+        let members = [entry("a", "new", &[], 2), entry("b", "web", &[], 3)];
+        let own = "a".repeat(64);
+        let kept = |others: &str, name: &str| {
+            let mut lines = lines(&own, &[("lab", None, &members[..])]);
+            keep_host_name(&mut lines, &own, others, name);
+            lines[0].clone()
+        };
+        let line = "100.80.0.2\tnew aaaaaaaaaaaa new.lab";
+        assert_eq!(kept(OWN, "old"), format!("{line} old"));
+        assert_eq!(kept("100.80.0.2\told\n", "old"), line);
+        assert_eq!(kept("# 100.80.0.2 old\n", "old"), format!("{line} old"));
+        assert_eq!((kept(OWN, "new"), kept(OWN, "a b")), (line.to_owned(), line.to_owned()));
+        let mut of_others = lines(&"c".repeat(64), &[("lab", None, &members[..])]);
+        keep_host_name(&mut of_others, &"c".repeat(64), OWN, "old");
+        assert!(of_others.iter().all(|line| !line.contains("old")), "{of_others:?}");
+    }
+
+    #[test]
+    fn members_by_packets_have_a_line_for_ipv6() {
+        let prefix = Some("fd00::/64".parse().unwrap());
+        let mut lab = [entry("a", "db", &[], 2), entry("b", "web", &[], 3)];
+        let own = "b".repeat(64);
+        assert_eq!(lines(&own, &[("lab", prefix, &lab[..])]).len(), 2, "they are without devices");
+        for entry in &mut lab {
+            entry.kind = crate::Kind::Packets;
+        }
+        assert_eq!(
+            lines(&own, &[("lab", prefix, &lab[..])]),
+            [
+                "100.80.0.3\tweb bbbbbbbbbbbb web.lab",
+                "fd00::6450:3\tweb bbbbbbbbbbbb web.lab",
+                "100.80.0.2\tdb aaaaaaaaaaaa db.lab",
+                "fd00::6450:2\tdb aaaaaaaaaaaa db.lab",
+            ]
+        );
+        assert_eq!(lines(&own, &[("lab", None, &lab[..])]).len(), 2);
     }
 
     #[test]
@@ -222,16 +296,16 @@ mod tests {
     fn the_inode_stays() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("hosts");
-        assert!(matches!(write(&path, || Ok(Vec::new())), Err(Error::Hosts { step: "open", .. })));
+        assert!(matches!(write(&path, |_| Ok(Vec::new())), Err(Error::Hosts { step: "open", .. })));
         std::fs::write(&path, OWN).unwrap();
         let bound = std::fs::File::open(&path).unwrap();
         let inode = || std::fs::metadata(&path).unwrap().ino();
         let before = inode();
-        write(&path, || Ok(vec!["1.1.1.1\ta".into(), "1.1.1.2\tb".into()])).unwrap();
+        write(&path, |_| Ok(vec!["1.1.1.1\ta".into(), "1.1.1.2\tb".into()])).unwrap();
         assert_eq!(inode(), before);
         let seen = std::io::read_to_string(&bound).unwrap();
         assert!(seen.starts_with(OWN) && seen.ends_with(&format!("{END}\n")), "{seen}");
-        write(&path, || Ok(Vec::new())).unwrap();
+        write(&path, |_| Ok(Vec::new())).unwrap();
         assert_eq!((std::fs::read_to_string(&path).unwrap(), inode()), (OWN.to_owned(), before));
     }
 }

@@ -9,10 +9,11 @@
 //! beginning when it has come to the end. So an address that a container has left is not given to
 //! another one soon, whose peers might still mean the first.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::definition::Definition;
 use crate::error::{Error, Result};
+use crate::prefix::{self, Prefix};
 use crate::subnet::{Subnet, Wrong};
 
 /// Where the subnets of networks that name none are taken from.
@@ -51,6 +52,48 @@ pub fn parse(text: &str) -> Result<Subnet> {
         };
         Error::BadSubnet { text: text.to_owned(), why: wrong.to_string(), hint }
     })
+}
+
+/// Reads a range of IPv6 addresses as `ADDRESS/BITS`.
+///
+/// # Errors
+/// [`Error::BadSubnet`] if it is none.
+pub fn parse_prefix(text: &str) -> Result<Prefix> {
+    text.parse().map_err(|wrong: prefix::Wrong| {
+        let hint = match &wrong {
+            prefix::Wrong::Form => format!("write ADDRESS/BITS, as {}", prefix::EXAMPLE),
+            prefix::Wrong::Inside(prefix) => format!("write {prefix}"),
+        };
+        Error::BadSubnet { text: text.to_owned(), why: wrong.to_string(), hint }
+    })
+}
+
+/// Checks an IPv6 range that the user names. `taken`: those of other networks, with their names.
+/// `routes`: the destinations of the host's routes, see [`prefix::routes`].
+///
+/// # Errors
+/// [`Error::BadSubnet`] where it has fewer than 64 or more than 96 bits, is for something else, or
+/// overlaps with another network or a route.
+pub fn check_prefix(
+    prefix: Prefix,
+    taken: &mut dyn Iterator<Item = (&str, Prefix)>,
+    routes: &[Prefix],
+) -> Result<()> {
+    let bad =
+        |why: String, hint: String| Err(Error::BadSubnet { text: prefix.to_string(), why, hint });
+    if let Some(why) = prefix.unusable() {
+        return bad(why, format!("write a private one with 64 to 96 bits, as {}", prefix::EXAMPLE));
+    }
+    let other = "choose another one; with --ipv6 alone a random one is taken".to_owned();
+    for (name, taken) in taken {
+        if taken.overlaps(prefix) {
+            return bad(format!("it overlaps with {taken} of network {name}"), other);
+        }
+    }
+    if let Some(route) = routes.iter().find(|route| route.overlaps(prefix)) {
+        return bad(format!("it overlaps with {route}, to which this host has a route"), other);
+    }
+    Ok(())
 }
 
 /// The destinations of a host's routes in the text of `/proc/net/route` ([proc_pid_net(5)]),
@@ -174,6 +217,33 @@ pub fn check_address(network: &Definition, address: Ipv4Addr) -> Result<()> {
     Ok(())
 }
 
+/// The IPv4 address that an IPv6 address stands for which a container wishes. `wished`: the IPv4
+/// address that it wishes, too.
+///
+/// # Errors
+/// [`Error::NoIpv6`]; [`Error::BadIpv6`] where it does not follow from an address of the subnet, or
+/// from another one than is wished; those of [`check_address`].
+pub fn from_ipv6(
+    network: &Definition,
+    address: Ipv6Addr,
+    wished: Option<Ipv4Addr>,
+) -> Result<Ipv4Addr> {
+    let name = || network.name.clone();
+    let Some(prefix) = network.ipv6 else { return Err(Error::NoIpv6 { network: name() }) };
+    let bad =
+        |why: String, hint: String| Err(Error::BadIpv6 { address, network: name(), why, hint });
+    if let Some(wished) = wished.filter(|wished| prefix.of(*wished) != address) {
+        let why = format!("the IPv6 address of {wished} is {}", prefix.of(wished));
+        return bad(why, "leave one of --ip and --ip6 out".into());
+    }
+    if let Some(member) = prefix.member(address).filter(|member| network.subnet.contains(*member)) {
+        return check_address(network, member).map(|()| member);
+    }
+    let why = format!("it is not {prefix} with an address of {} at its end", network.subnet);
+    let (_, last) = network.subnet.hosts();
+    bad(why, format!("write one as {}, or only --ip {last}", prefix.of(last)))
+}
+
 /// An address for a container: the lowest free one after `last`, which was given before, or else
 /// the lowest free one of all.
 ///
@@ -218,12 +288,37 @@ mod tests {
             created: String::new(),
             scope: Scope::Host,
             subnet: subnet(of),
+            ipv6: None,
             gateway: gateway.parse().unwrap(),
             range: range.map(subnet),
             internal: false,
             attachable: false,
             labels: [].into(),
             options: [].into(),
+        }
+    }
+
+    #[test]
+    fn ipv6_addresses_lead_to_ipv4_ones() {
+        let mut lab = network("100.80.0.0/24", "100.80.0.1", None);
+        let from = |network: &Definition, address: &str, wished: Option<[u8; 4]>| {
+            from_ipv6(network, address.parse().unwrap(), wished.map(Into::into))
+        };
+        assert!(matches!(from(&lab, "fd00::6450:7", None), Err(Error::NoIpv6 { .. })));
+        lab.ipv6 = Some("fd00::/64".parse().unwrap());
+        let seven = Ipv4Addr::new(100, 80, 0, 7);
+        assert_eq!(from(&lab, "fd00::6450:7", None).unwrap(), seven);
+        assert_eq!(from(&lab, "fd00::100.80.0.7", Some([100, 80, 0, 7])).unwrap(), seven);
+        for (address, wished, part) in [
+            ("fd00::6450:7", Some([100, 80, 0, 8]), "address of 100.80.0.8 is fd00::6450:8"),
+            ("fd00::7", None, "it is not fd00::/64 with an address of 100.80.0.0/24 at its end"),
+            ("fd01::6450:7", None, "it is not fd00::/64 with"),
+            ("fd00::1:0:6450:7", None, "it is not fd00::/64 with"),
+            ("fd00::6450:1", None, "it is the gateway's"),
+        ] {
+            let error = from(&lab, address, wished).unwrap_err();
+            assert!(error.to_string().contains(part), "{address}: {error}");
+            assert!(error.hint().is_some());
         }
     }
 

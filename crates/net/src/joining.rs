@@ -16,6 +16,10 @@ fn check_network(network: &Network, list: &List) -> Result<()> {
     let (own, Some(first)) = (network.definition(), list.hosts.first()) else { return Ok(()) };
     let why = if first.subnet != own.subnet {
         format!("subnet {} differs from {} of this host's network", first.subnet, own.subnet)
+    } else if first.ipv6 != own.ipv6 {
+        let text = |ipv6: Option<crate::Prefix>| ipv6.map_or("none".into(), |one| one.to_string());
+        let [theirs, ours] = [text(first.ipv6), text(own.ipv6)];
+        format!("ipv6 {theirs} differs from {ours} of this host's network")
     } else if first.internal != own.internal {
         let [theirs, ours] = [first.internal, own.internal];
         format!("internal = {theirs} differs from this host's network, where it is {ours}")
@@ -34,10 +38,13 @@ fn check_network(network: &Network, list: &List) -> Result<()> {
 pub struct Joined {
     /// This host is in it.
     pub listed: bool,
+    /// It says that this host has left.
+    pub revoked: bool,
 }
 
 /// Joins a list, which [`List::check`] has accepted: it takes the place of the one before. If this
-/// host is in it, it takes its address and port from there.
+/// host is in it, it takes its address and port from there. If it says that this host has left, the
+/// containers that live here keep their addresses and lose the other hosts.
 ///
 /// # Errors
 /// [`Error::List`] where it does not follow the one before; [`Error::Moves`] if this host's
@@ -59,7 +66,8 @@ pub fn join(network: &Network, list: &List, is_alive: &IsAlive<'_>) -> Result<Jo
     let place = listed.map(|host| Place { address: host.address, port: host.port });
     let moves = position != before.position
         || place.is_some_and(|place| place.address != before.own.place.address);
-    if moves && before.position.is_some() {
+    let revoked = position.is_none() && list.hosts.iter().any(|host| host.key == key);
+    if moves && before.position.is_some() && !revoked {
         let live = live()?;
         if !live.is_empty() {
             let (name, members) = (network.name().to_owned(), live);
@@ -74,5 +82,5 @@ pub fn join(network: &Network, list: &List, is_alive: &IsAlive<'_>) -> Result<Jo
         .dir()
         .write_durable(cluster::LIST, list)
         .map_err(Error::store("write the list of a network's hosts"))?;
-    Ok(Joined { listed: position.is_some() })
+    Ok(Joined { listed: position.is_some(), revoked })
 }

@@ -1,7 +1,8 @@
 //! Networks with names: definitions, addresses, members, and the names that containers look up.
 //!
 //! A network is an object of the store, as a volume is. It has a range of IPv4 addresses, and a
-//! container that starts in it gets one of them. This crate decides who gets which address and
+//! container that starts in it gets one of them; its IPv6 address, if the network has some, follows
+//! from that. This crate decides who gets which address and
 //! writes that down. An engine carries the addresses out: one without network namespaces translates
 //! them, and no packet is moved; one with them makes devices, between which the agent's [`switch`]
 //! forwards frames.
@@ -22,6 +23,7 @@
 //! |---|---|
 //! | [`definition`] | what a network is, and which names it may have |
 //! | [`subnet`], [`ipam`] | ranges of addresses, and choosing from them: pure functions |
+//! | [`prefix`] | ranges of IPv6 addresses, and the members' addresses in them |
 //! | [`networks`], [`removal`] | making, listing, finding and removing networks |
 //! | [`members`] | joining and leaving |
 //! | [`cluster`], [`joining`], [`slices`] | several hosts: places, lists, parts of the subnet |
@@ -60,6 +62,7 @@ pub mod members;
 pub mod names;
 pub mod networks;
 pub mod peers;
+pub mod prefix;
 pub mod remote;
 pub mod removal;
 pub mod slices;
@@ -73,4 +76,5 @@ pub use error::{Error, Result};
 pub use kind::Kind;
 pub use members::{Endpoint, Entry, Member};
 pub use networks::{IsAlive, Network, Networks, Request};
+pub use prefix::Prefix;
 pub use subnet::Subnet;

@@ -10,7 +10,7 @@
 //! or is dead.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use abi::network::Published;
@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::names::host;
 use crate::networks::{IsAlive, Network};
+use crate::prefix::Prefix;
 use crate::subnet::Subnet;
 use crate::{cluster, ipam};
 
@@ -76,6 +77,8 @@ pub struct Endpoint {
     pub network_id: String,
     /// The network's addresses.
     pub subnet: Subnet,
+    /// Its IPv6 addresses; `None` if the container has none there.
+    pub prefix: Option<Prefix>,
     /// The address of the way out.
     pub gateway: Ipv4Addr,
     /// There is no way out.
@@ -88,6 +91,14 @@ pub struct Endpoint {
     pub node: Option<Ipv4Addr>,
     /// How the container is connected.
     pub kind: Kind,
+}
+
+impl Entry {
+    /// Its IPv6 address in a network with these; `None` for a member that has no device, for which
+    /// there are no IPv6 addresses.
+    pub fn ipv6(&self, prefix: Option<Prefix>) -> Option<Ipv6Addr> {
+        prefix.filter(|_| self.kind == Kind::Packets).map(|prefix| prefix.of(self.address))
+    }
 }
 
 /// The members of one host.
@@ -122,7 +133,8 @@ struct Slot {
 }
 
 /// Lets a container into a network of this host. If it is in it already, it keeps its address,
-/// unless it wishes another one. Entries of dead containers are dropped.
+/// unless it wishes another one. Entries of dead containers are dropped. One that has joined
+/// already stays when this host has left a network of several hosts.
 ///
 /// # Errors
 /// [`Error::NotFound`] if the network was removed; [`Error::Scope`] if it is one of a later
@@ -149,6 +161,29 @@ pub fn preview(network: &Network, member: &Member, is_alive: &IsAlive<'_>) -> Re
 /// network was removed.
 pub fn leave(network: &Network, id: &str) -> Result<()> {
     leave_on(&host(), network, id)
+}
+
+/// Gives a container another name in a network, on whichever host of the store it has joined.
+/// Whether it is in the network.
+///
+/// # Errors
+/// Those of reading and writing the entries.
+pub fn rename(network: &Network, id: &str, name: &str) -> Result<bool> {
+    let _lock = network.dir().lock().map_err(Error::store("lock a network"))?;
+    let mut is_member = false;
+    for host in hosts(network)? {
+        let mut file = read(network, &host)?;
+        let mut is_changed = false;
+        for entry in file.members.iter_mut().filter(|entry| entry.id == id) {
+            is_member = true;
+            is_changed |= entry.name != name;
+            name.clone_into(&mut entry.name);
+        }
+        if is_changed {
+            write(network, &host, &file)?;
+        }
+    }
+    Ok(is_member)
 }
 
 /// Instead of a network's id, for a container that is in none, but has ports of its own.
@@ -187,13 +222,17 @@ pub fn list(network: &Network) -> Result<Vec<Entry>> {
 /// The entries of all hosts that share the store.
 pub fn on_all_hosts(network: &Network) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
-    for file in network.dir().files().map_err(Error::store("list the members of a network"))? {
-        let host = file.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
-        if let Some(host) = host {
-            entries.extend(read(network, host)?.members);
-        }
+    for host in hosts(network)? {
+        entries.extend(read(network, &host)?.members);
     }
     Ok(entries)
+}
+
+/// The hosts that have written entries.
+fn hosts(network: &Network) -> Result<Vec<String>> {
+    let files = network.dir().files().map_err(Error::store("list the members of a network"))?;
+    let host = |file: &String| Some(file.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.to_owned());
+    Ok(files.iter().filter_map(host).collect())
 }
 
 /// The file with the entries of this host.
@@ -221,13 +260,21 @@ fn join_on(
     definition.scope.check()?;
     let _lock = network.dir().lock().map_err(Error::store("lock a network"))?;
     still_there(network)?;
-    let part = cluster::part(network)?;
     let mut file = read(network, host)?;
+    let part = match (cluster::part(network), member.kind) {
+        (Err(Error::NotListed { name }), None) => {
+            let entry = file.members.iter().find(|entry| entry.id == member.id);
+            let place = cluster::own(network)?.map(|own| own.place.address);
+            let kept = entry.map(|entry| endpoint(network, entry, place));
+            return kept.ok_or(Error::NotListed { name });
+        }
+        (part, _) => part?,
+    };
     let (address, kind) = address_in(network, &mut file, (member, part), is_alive)?;
     let store = network.dir().store();
     let slot =
         change_slots(store, host, |slots| slots.take(&member.id, &definition.id, is_alive))??;
-    file.members.push(Entry {
+    let entry = Entry {
         id: member.id.clone(),
         name: member.name.clone(),
         aliases: member.aliases.clone(),
@@ -235,19 +282,28 @@ fn join_on(
         slot,
         kind,
         since: sys::machine::now(),
-    });
+    };
+    let joined = endpoint(network, &entry, part.map(|(_, node)| node));
+    file.members.push(entry);
     write(network, host, &file)?;
-    Ok(Endpoint {
+    Ok(joined)
+}
+
+/// The place of an entry. `node`: the host's address in a network of several.
+fn endpoint(network: &Network, entry: &Entry, node: Option<Ipv4Addr>) -> Endpoint {
+    let definition = network.definition();
+    Endpoint {
         network: definition.name.clone(),
         network_id: definition.id.clone(),
         subnet: definition.subnet,
+        prefix: definition.ipv6.filter(|_| entry.kind == Kind::Packets),
         gateway: definition.gateway,
         internal: definition.internal,
-        address,
-        slot,
-        node: part.map(|(_, node)| node),
-        kind,
-    })
+        address: entry.address,
+        slot: entry.slot,
+        node,
+        kind: entry.kind,
+    }
 }
 
 /// Drops the member itself and dead ones from a network's entries; returns the member's address and

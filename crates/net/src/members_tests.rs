@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use store::Options;
 
 use super::*;
-use crate::{Networks, Request};
+use crate::{Networks, Prefix, Request};
 
 struct World {
     _directory: tempfile::TempDir,
@@ -22,7 +22,7 @@ impl World {
     fn network(&self, name: &str, subnet: &str) -> Network {
         let subnet = Some(subnet.parse().unwrap());
         let request = Request { name: name.into(), subnet, ..Request::default() };
-        Networks::of(&self.store).create(request, &[]).unwrap()
+        Networks::of(&self.store).create(request, (&[], &[])).unwrap()
     }
 }
 
@@ -32,6 +32,27 @@ fn member(name: &str) -> Member {
 
 fn all(_: &str) -> bool {
     true
+}
+
+/// Only members with devices have IPv6 addresses.
+#[test]
+fn ipv6_is_for_packets() {
+    let world = World::new();
+    let prefix = "fd00::/64".parse().ok();
+    let request = Request { name: "six".into(), ipv6: true, prefix, ..Request::default() };
+    let six = Networks::of(&world.store).create(request, (&[], &[])).unwrap();
+    let lab = world.network("lab", "10.1.0.0/24");
+    let kinds = [(Kind::Names, None), (Kind::Packets, prefix)];
+    for (kind, expected) in kinds {
+        let member = Member { kind: Some(kind), ..member("a") };
+        assert_eq!(join(&six, &member, &all).unwrap().prefix, expected);
+        let address = list(&six).unwrap()[0].address;
+        let ipv6 = expected.map(|prefix: Prefix| prefix.of(address));
+        assert_eq!(list(&six).unwrap()[0].ipv6(prefix), ipv6);
+        assert_eq!(join(&lab, &member, &all).unwrap().prefix, None);
+        leave(&six, "a").unwrap();
+        leave(&lab, "a").unwrap();
+    }
 }
 
 #[test]
@@ -253,7 +274,7 @@ fn networks_of_other_scopes_are_left_alone() {
     // Its addresses count.
     let subnet = Some("10.1.0.0/16".parse().unwrap());
     let request = Request { name: "b".into(), subnet, ..Request::default() };
-    assert!(matches!(networks.create(request, &[]), Err(Error::Overlaps { .. })));
+    assert!(matches!(networks.create(request, (&[], &[])), Err(Error::Overlaps { .. })));
     assert!(crate::removal::remove(&world.store, &later, &|_| false).unwrap());
 }
 
@@ -267,7 +288,7 @@ fn members_of_several_hosts_get_addresses_of_their_own() {
         let subnet = Some(subnet.parse().unwrap());
         let scope = Scope::Cluster;
         let request = Request { name: name.into(), subnet, scope, ..Request::default() };
-        let network = Networks::of(&world.store).create(request, &[]).unwrap();
+        let network = Networks::of(&world.store).create(request, (&[], &[])).unwrap();
         let address = Ipv4Addr::new(127, 0, 0, last);
         cluster::settle(&network, cluster::Place { address, port: 7370 }).unwrap();
         network
@@ -284,6 +305,9 @@ fn members_of_several_hosts_get_addresses_of_their_own() {
     let first = join(&far, &member("a"), &all).unwrap();
     assert_eq!((first.address, first.node), (Ipv4Addr::new(10, 1, 0, 2), Some(own.address)));
     let list = |hosts: Vec<Host>| List { epoch: 1, hosts };
+    let six = Host { ipv6: "fd00::/64".parse().ok(), ..own.clone() };
+    let six = joining::join(&far, &list(vec![six]), &all).unwrap_err();
+    assert!(six.to_string().contains("ipv6 fd00::/64 differs from none of this host's"), "{six}");
     let moving = joining::join(&far, &list(vec![other(9), own.clone()]), &all).unwrap_err();
     assert!(moving.to_string().contains("get other addresses, and some live (a)"), "{moving}");
     assert!(joining::join(&far, &list(vec![own.clone(), other(9)]), &all).unwrap().listed);
@@ -302,8 +326,20 @@ fn members_of_several_hosts_get_addresses_of_their_own() {
     }
     let full = join(&far, &member("z"), &all).unwrap_err();
     assert!(matches!(full, Error::Full { among, .. } if among.prefix() == 28), "{full}");
+    // It leaves the others, and its containers stay as they are.
+    let gone = Host { revoked: true, ..own.clone() };
+    let list = List { epoch: 3, hosts: vec![other(9), gone.clone()] };
+    let left = joining::join(&far, &list, &all).unwrap();
+    assert_eq!((left.listed, left.revoked), (false, true));
+    let stays = join(&far, &member("a"), &all).unwrap();
+    assert_eq!((stays.address, stays.node), (second.address, second.node));
+    let starts = Member { kind: Some(crate::Kind::Names), ..member("a") };
+    for refused in [starts, member("new")] {
+        let refused = join(&far, &refused, &all).unwrap_err();
+        assert!(matches!(refused, Error::NotListed { .. }), "{refused}");
+    }
     // Not listed.
-    let list = List { epoch: 3, hosts: vec![other(9), other(8)] };
+    let list = List { epoch: 4, hosts: vec![other(9), other(8)] };
     assert!(!joining::join(&far, &list, &|_| false).unwrap().listed);
     let refused = join(&far, &member("q"), &all).unwrap_err();
     assert!(matches!(refused, Error::NotListed { .. }), "{refused}");
@@ -322,4 +358,20 @@ fn members_of_several_hosts_get_addresses_of_their_own() {
     let text = "network near has another address of this host than far";
     assert_eq!(two.to_string(), text);
     table::enter(&world.store, &table::Row { endpoints: &endpoints[..1], ..row }).unwrap();
+}
+
+#[test]
+fn a_container_is_renamed_where_it_has_joined() {
+    let world = World::new();
+    let lab = world.network("lab", "10.1.0.0/24");
+    let b = join_on("there", &lab, &member("b"), &all).unwrap();
+    let a = join(&lab, &member("a"), &all).unwrap();
+    assert!(rename(&lab, "a", "new").unwrap() && rename(&lab, "b", "far").unwrap());
+    assert!(!rename(&lab, "c", "x").unwrap());
+    let mut names: Vec<_> =
+        on_all_hosts(&lab).unwrap().into_iter().map(|one| (one.address, one.name)).collect();
+    names.sort();
+    let mut expected = [(a.address, "new".to_owned()), (b.address, "far".to_owned())];
+    expected.sort();
+    assert_eq!(names, expected);
 }

@@ -11,6 +11,7 @@ use store::{NetworkDir, Store};
 use crate::definition::{self, Definition, Scope};
 use crate::error::{Error, Result};
 use crate::ipam;
+use crate::prefix::Prefix;
 use crate::slices;
 use crate::subnet::Subnet;
 
@@ -28,6 +29,10 @@ pub struct Request {
     pub scope: Scope,
     /// Its addresses; `None` for a free range.
     pub subnet: Option<Subnet>,
+    /// It has IPv6 addresses, too.
+    pub ipv6: bool,
+    /// These; `None` for a range of local addresses that nobody else has.
+    pub prefix: Option<Prefix>,
     /// The address of the way out; `None` for the first one.
     pub gateway: Option<Ipv4Addr>,
     /// The part of the subnet from which containers get addresses; `None` for all of it.
@@ -78,20 +83,40 @@ fn check_cluster(request: &Request) -> Result<()> {
     }
 }
 
+/// The IPv6 addresses of a new network beside others: what is wished, if that is possible.
+fn prefix(others: &[Network], wished: Option<Prefix>, routes: &[Prefix]) -> Result<Prefix> {
+    let random = || -> Result<Prefix> {
+        let mut random = [0; 5];
+        let filled = sys::random::fill(&mut random);
+        filled.map_err(|source| Error::Random { source })?;
+        Ok(Prefix::local(random))
+    };
+    let prefix = wished.map_or_else(random, Ok)?;
+    let mut taken = others.iter().filter_map(|other| Some((other.name(), other.definition.ipv6?)));
+    ipam::check_prefix(prefix, &mut taken, routes).map(|()| prefix)
+}
+
 impl<'store> Networks<'store> {
     /// Those of `store`.
     pub fn of(store: &'store Store) -> Self {
         Self(store)
     }
 
-    /// Makes a network, which is on the disk when this returns. `routes`: the destinations of the
-    /// host's routes, see [`ipam::routes`].
+    /// Makes a network, which is on the disk when this returns. `routes` and `routes6`: the
+    /// destinations of the host's routes, see [`ipam::routes`] and [`prefix::routes`].
+    ///
+    /// [`prefix::routes`]: crate::prefix::routes
     ///
     /// # Errors
     /// [`Error::BadName`], [`Error::Scope`], [`Error::Exists`], those of [`ipam::check`],
-    /// [`ipam::choose`], [`ipam::gateway`] and [`ipam::check_range`], and a store that cannot be
+    /// [`ipam::check_prefix`], [`ipam::choose`], [`ipam::gateway`] and [`ipam::check_range`], and a
+    /// store that cannot be
     /// written to.
-    pub fn create(self, request: Request, routes: &[Subnet]) -> Result<Network> {
+    pub fn create(
+        self,
+        request: Request,
+        (routes, routes6): (&[Subnet], &[Prefix]),
+    ) -> Result<Network> {
         check_cluster(&request)?;
         let Request { name, created, scope, subnet, range, .. } = request;
         definition::check_name(&name)?;
@@ -103,6 +128,8 @@ impl<'store> Networks<'store> {
         if others.iter().any(|other| other.name() == name) {
             return Err(Error::Exists { name });
         }
+        let ipv6 =
+            if request.ipv6 { Some(prefix(&others, request.prefix, routes6)?) } else { None };
         let taken =
             others.into_iter().map(|other| (other.definition.name, other.definition.subnet));
         let taken: Vec<(String, Subnet)> = taken.collect();
@@ -125,6 +152,7 @@ impl<'store> Networks<'store> {
             created,
             scope,
             subnet,
+            ipv6,
             gateway,
             range,
             internal,
@@ -221,7 +249,7 @@ mod tests {
         let store = store(directory.path());
         let networks = Networks::of(&store);
         let make = |name, subnet| {
-            let made = networks.create(request(name, subnet), &[])?;
+            let made = networks.create(request(name, subnet), (&[], &[]))?;
             Ok::<_, Error>((made.definition().subnet.to_string(), made.definition().gateway))
         };
         let gateway = |c, last| Ipv4Addr::new(100, 80, c, last);
@@ -245,11 +273,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = store(directory.path());
         let networks = Networks::of(&store);
-        let made = networks.create(request("lab", None), &[]).unwrap();
+        let made = networks.create(request("lab", None), (&[], &[])).unwrap();
         let id = made.id().to_owned();
         assert_eq!(id.len(), 64);
         // A name that is the beginning of an id.
-        let other = networks.create(request(&id[..4], None), &[]).unwrap();
+        let other = networks.create(request(&id[..4], None), (&[], &[])).unwrap();
         let find = |name: &str| networks.find(name).map(|found| found.id().to_owned());
         assert_eq!(find("lab").unwrap(), id);
         assert_eq!((find(&id).unwrap(), find(&id[..9]).unwrap()), (id.clone(), id.clone()));
@@ -260,7 +288,7 @@ mod tests {
         // Of 17 ids two begin with the same digit.
         let mut seen = std::collections::HashSet::new();
         let first = (0..17).find_map(|number| {
-            let made = networks.create(request(&format!("n{number}"), None), &[]).unwrap();
+            let made = networks.create(request(&format!("n{number}"), None), (&[], &[])).unwrap();
             let digit = made.id()[..1].to_owned();
             (!seen.insert(digit.clone())).then_some(digit)
         });
@@ -270,6 +298,39 @@ mod tests {
             matches!(&ambiguous, Error::Ambiguous { candidates, .. } if candidates.len() > 1),
             "{ambiguous}"
         );
+    }
+
+    #[test]
+    fn ipv6_is_wished() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store(directory.path());
+        let networks = Networks::of(&store);
+        let make = |name: &str, prefix: Option<&str>, routes: &[Prefix]| {
+            let prefix = prefix.map(|text| text.parse().unwrap());
+            let request = Request { ipv6: true, prefix, ..request(name, None) };
+            let made = networks.create(request, (&[], routes))?;
+            Ok::<_, Error>(made.definition().ipv6.unwrap())
+        };
+        assert_eq!(
+            networks.create(request("old", None), (&[], &[])).unwrap().definition().ipv6,
+            None
+        );
+        let [a, b] = ["a", "b"].map(|name| make(name, None, &[]).unwrap());
+        assert!(a != b && a.to_string().starts_with("fd") && a.bits() == 64, "{a} {b}");
+        assert_eq!(make("c", Some("fd00:80::/80"), &[]).unwrap().to_string(), "fd00:80::/80");
+        let read = networks.find("c").unwrap();
+        assert_eq!(read.definition().ipv6.unwrap().to_string(), "fd00:80::/80");
+        let routed: Prefix = "fd00:81::/48".parse().unwrap();
+        for (prefix, part) in [
+            ("fd00:80::/64", "overlaps with fd00:80::/80 of network c"),
+            ("fd00:81::/64", "overlaps with fd00:81::/48, to which"),
+            ("fd00:82::/48", "fewer than 64"),
+            ("fe80::/64", "link-local"),
+        ] {
+            let error = make("d", Some(prefix), &[routed]).unwrap_err();
+            assert!(error.to_string().contains(part), "{prefix}: {error}");
+            assert!(error.hint().unwrap().contains("--ipv6") || part.starts_with(['f', 'l']));
+        }
     }
 
     /// Makers of networks on several threads never get the same addresses.
@@ -283,8 +344,8 @@ mod tests {
                 scope.spawn(move || {
                     for turn in 0..4 {
                         let name = format!("n{number}-{turn}");
-                        Networks::of(store).create(request(&name, None), &[]).unwrap();
-                        let same = Networks::of(store).create(request("same", None), &[]);
+                        Networks::of(store).create(request(&name, None), (&[], &[])).unwrap();
+                        let same = Networks::of(store).create(request("same", None), (&[], &[]));
                         assert!(matches!(same, Ok(_) | Err(Error::Exists { .. })));
                     }
                 });

@@ -78,7 +78,9 @@ mod tests {
         let store = Store::open(directory.path(), options).unwrap();
         let networks = Networks::of(&store);
         let make = |name: &str| {
-            networks.create(Request { name: name.into(), ..Request::default() }, &[]).unwrap()
+            networks
+                .create(Request { name: name.into(), ..Request::default() }, (&[], &[]))
+                .unwrap()
         };
         let [lab, other, third] = ["lab", "other", "third"].map(make);
         for name in ["web", "db"] {

@@ -69,6 +69,7 @@ fn links_take() -> u64 {
         port: place(number).port(),
         key: key.public(),
         subnet: "100.80.0.0/16".parse().unwrap(),
+        ipv6: None,
         internal: false,
         revoked: false,
     };

@@ -17,6 +17,9 @@ pub struct HostFd(pub i32);
 /// Longest path that [`Host::alias`] gives, in bytes.
 pub const ALIAS_MAX: usize = 27;
 
+/// Longest host name, in bytes: `__NEW_UTS_LEN`.
+pub const HOST_NAME_MAX: usize = 64;
+
 /// The directory that a host path is relative to.
 ///
 /// Nothing has the number 0, so that `None` has it: empty [`crate::CallBuffers`] are zeros then,
@@ -272,6 +275,25 @@ pub trait Host {
     /// Writes such a record; `None` removes it. When this returns, the whole record is on disk and
     /// the container's other backends see it.
     fn set_note(&mut self, key: &[u8], record: Option<&[u8]>) -> Result<()>;
+
+    /// Puts the container's host name into `into` and returns its length. `None` while it is the
+    /// one that the container started with ([`crate::World::host_name`]), which has to be found out
+    /// quickly.
+    fn host_name(&mut self, into: &mut [u8; HOST_NAME_MAX]) -> Option<usize> {
+        let _ = into;
+        None
+    }
+    /// Gives all processes of the container, and those that will be started in it while one of them
+    /// lives, this host name of at most [`HOST_NAME_MAX`] bytes.
+    fn set_host_name(&mut self, name: &[u8]) -> Result<()> {
+        let _ = name;
+        Err(Errno::EPERM)
+    }
+    /// A file for a guest that sets the host name by writing to it: what the first line says as
+    /// soon as there is one, cut where it is too long, is the name.
+    fn host_name_file(&mut self) -> Result<HostFd> {
+        Err(Errno::EROFS)
+    }
 
     /// Returns true if a descriptor of the guest was opened with `O_PATH`, so that it only names a
     /// file. `EBADF` if there is no such descriptor.

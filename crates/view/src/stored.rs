@@ -103,6 +103,7 @@ const fn kind_number(kind: Kind) -> u8 {
         Kind::Host => 1,
         Kind::Proc => 2,
         Kind::Mask => 3,
+        Kind::HostName => 4,
     }
 }
 
@@ -250,6 +251,7 @@ impl<'a> Tables<'a> {
                 1 => Kind::Host,
                 2 => Kind::Proc,
                 3 => Kind::Mask,
+                4 => Kind::HostName,
                 _ => return None,
             };
             let read_only = flags & READ_ONLY != 0;

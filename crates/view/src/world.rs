@@ -30,6 +30,9 @@ pub enum Kind {
     Proc,
     /// An empty file or directory that hides the one beneath (`/proc/kcore`...).
     Mask,
+    /// The file with the container's host name (`/proc/sys/kernel/hostname`): root writes to it,
+    /// although its binding is read-only.
+    HostName,
 }
 
 /// The container, as the rules see it.
@@ -43,7 +46,8 @@ pub struct World<'a> {
     pub identity: Option<Identity>,
     /// Programs of the host that run programs for other architectures.
     pub emulators: &'a [Emulator<'a>],
-    /// The host name that the guest sees; empty for the host's own.
+    /// The host name that the guest sees until a process sets another one
+    /// ([`crate::guest::Host::host_name`]); empty for the host's own, which no guest sets.
     pub host_name: &'a [u8],
     /// A directory may have several names for the guest, because one binding's host path contains
     /// another's and their guest paths do not correspond.

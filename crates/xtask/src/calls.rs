@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 
+use abi::calls::filter::{Catch, Interest, catch};
 use abi::calls::{Arch, CALLS, Class, Entry};
 
 use crate::shell::{Outcome, root};
@@ -116,7 +117,11 @@ fn row(entry: &Entry) -> String {
         .iter()
         .map(|role| if role.is_path() { format!("**{role:?}**") } else { format!("{role:?}") })
         .collect();
-    let also = entry.class != Class::Refused && abi::calls::filter::refusal(entry.op).is_some();
+    // Whatever the container is.
+    let interest = Interest { identity: true, host_name: true, ..Interest::default() };
+    let also = entry.class != Class::Refused
+        && abi::calls::filter::refusal(entry.op).is_some()
+        && matches!(catch(Arch::X86_64, entry.op, &interest), Catch::Fail(_));
     format!(
         "| `{}`{} | {} | {} | {} | {} |",
         entry.name,

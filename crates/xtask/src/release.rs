@@ -35,7 +35,9 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// | 10,861,624 | less: functions with the same code 190 kB, `ring` and `rootfs` as small as the rest
 /// 230, crates that are seldom used at "z" 100, empty buffers of the view 73, a second reader of
 /// errors 36 |
-const LARGEST: u64 = 10_880_000;
+/// | 10,940,000 | IPv6 in networks of packets 37 kB, a host name that root sets, names of members that
+/// change |
+const LARGEST: u64 = 10_990_000;
 
 /// The words for cargo.
 pub(crate) const BUILD: [&str; 6] =

@@ -242,6 +242,8 @@ fn in_process_tests(op: Op) -> Option<&'static [Test]> {
 pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
     if let Some(errno) = refusal(op) {
         return match (interest.namespaces, op) {
+            // Emulated root gives the container another name.
+            (false, Op::Sethostname) if interest.host_name && interest.identity => Catch::Stop,
             (false, _) => Catch::Fail(errno),
             // What restricts itself may not be able to execute the stage any more.
             (true, op) if is_namespaced(op) || matches!(op, Op::LandlockRestrictSelf) => {
@@ -383,7 +385,7 @@ pub const fn is_namespaced(op: Op) -> bool {
 }
 
 /// The error of a call that guests never get, whatever its arguments: that of a kernel without the
-/// feature, or of a caller without the privilege.
+/// feature, or of a caller without the privilege (`sethostname`: where there is no name).
 pub const fn refusal(op: Op) -> Option<u16> {
     Some(match op {
         // A ring opens files without a call that could be caught; a ruleset of the guest would
@@ -718,6 +720,17 @@ mod tests {
             if entry.class == Class::Refused {
                 assert!(refusal(entry.op).is_some(), "{}", entry.name);
             }
+        }
+    }
+
+    #[test]
+    fn the_host_name_is_set_where_the_container_has_one_and_a_root() {
+        for (identity, host_name) in [(false, false), (false, true), (true, false), (true, true)] {
+            let interest = Interest { identity, host_name, ..Interest::default() };
+            let refused = Catch::Fail(raw::EPERM as u16);
+            let wanted = if identity && host_name { Catch::Stop } else { refused };
+            assert_eq!(catch(Arch::X86_64, Op::Sethostname, &interest), wanted);
+            assert_eq!(catch(Arch::X86_64, Op::Setdomainname, &interest), refused);
         }
     }
 

@@ -73,6 +73,8 @@ mod header {
     pub(super) const LINKS_COVERED: usize = 16;
     /// User and group id of the owner of the image's tree, where there is an index.
     pub(super) const TREE_OWNER: usize = 15;
+    /// Is not 0 if the container may have another host name than the one that it started with.
+    pub(super) const RENAMED: usize = 17;
     /// Counts changes of directories. Lies in a cache line of its own.
     pub(super) const GENERATION: usize = 64;
 }
@@ -201,6 +203,17 @@ impl<'a> Shared<'a> {
     pub fn set_tree_owner(&self, (uid, gid): (u32, u32)) {
         let word = u64::from(uid) << 32 | u64::from(gid);
         self.header(header::TREE_OWNER).store(word, Ordering::Relaxed);
+    }
+
+    /// Returns true if a process may have set the container's host name.
+    pub fn is_renamed(&self) -> bool {
+        self.header(header::RENAMED).load(Ordering::Acquire) != 0
+    }
+
+    /// Has all processes look for the host name from now on. Comes before the change, and is never
+    /// taken back: a process may end in between.
+    pub fn set_renamed(&self) {
+        self.header(header::RENAMED).store(1, Ordering::Release);
     }
 
     /// The calling process is about to execute a program. From then on it does not have the file

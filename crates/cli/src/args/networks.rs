@@ -5,9 +5,13 @@ use std::path::PathBuf;
 /// `network create`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct NetworkCreateArgs {
-    /// Addresses of the network: ADDRESS/BITS; a free range when not given
+    /// Addresses of the network: ADDRESS/BITS; a free range when not given. Once for IPv4, and with
+    /// --ipv6 once for IPv6
     #[arg(long, value_name = "CIDR")]
     pub subnet: Vec<String>,
+    /// Members with namespaces (N1, R1) have IPv6 addresses, too, which follow from their IPv4 ones
+    #[arg(long)]
+    pub ipv6: bool,
     /// Address of the way out; the first one of the subnet when not given
     #[arg(long, value_name = "ADDRESS")]
     pub gateway: Option<String>,
@@ -124,6 +128,9 @@ pub(crate) struct NetworkConnectArgs {
     /// Address of the container in the network; a free one when not given
     #[arg(long, value_name = "ADDRESS")]
     pub ip: Option<String>,
+    /// The same by its IPv6 address: the network's IPv6 range with the IPv4 address at its end
+    #[arg(long, value_name = "ADDRESS")]
+    pub ip6: Option<String>,
     /// Further name of the container in the network
     #[arg(long, value_name = "NAME")]
     pub alias: Vec<String>,

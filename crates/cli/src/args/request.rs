@@ -232,6 +232,7 @@ fn network(flags: &NetworkFlags) -> Result<NetworkRequest, Report> {
         network,
         network_alias,
         ip,
+        ip6,
         publish,
         expose,
         hostname,
@@ -244,7 +245,7 @@ fn network(flags: &NetworkFlags) -> Result<NetworkRequest, Report> {
     let exposed = expose.iter().map(|text| options::expose(text));
     let published = publish.iter().map(|text| ports::parse(text));
     Ok(NetworkRequest {
-        networks: networks::parse(network, network_alias, ip.as_deref())?,
+        networks: networks::parse(network, network_alias, (ip.as_deref(), ip6.as_deref()))?,
         publish: published.collect::<containers::Result<_>>()?,
         hostname: hostname.clone(),
         hosts: hosts.collect::<containers::Result<_>>()?,

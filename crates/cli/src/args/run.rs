@@ -114,6 +114,9 @@ pub(crate) struct NetworkFlags {
     /// Address of the container in the first network
     #[arg(long, value_name = "ADDRESS")]
     pub ip: Option<String>,
+    /// The same by its IPv6 address: the network's IPv6 range with the IPv4 address at its end
+    #[arg(long, value_name = "ADDRESS")]
+    pub ip6: Option<String>,
     /// Publish a port of the container: [[IP:]HOST:]CONTAINER[/PROTOCOL]
     #[arg(short, long, value_name = "[[IP:]HOST:]CONTAINER[/PROTO]")]
     pub publish: Vec<String>,

@@ -44,6 +44,7 @@ pub(crate) fn create(context: &Context, args: &NetworkCreateArgs) -> Result<Exit
         address: args.address.clone(),
         port: args.port,
         subnets: args.subnet.clone(),
+        ipv6: args.ipv6,
         gateway: args.gateway.clone(),
         range: args.ip_range.clone(),
         internal: args.internal,
@@ -93,7 +94,7 @@ fn row(network: &Listed, whole: bool) -> Value {
         "Driver": network.driver,
         "Scope": network.scope,
         "IPv4": "true",
-        "IPv6": "false",
+        "IPv6": network.ipv6.to_string(),
         "Internal": network.internal.to_string(),
         "Labels": labels.join(","),
         "CreatedAt": time::full(&network.created),
@@ -138,10 +139,12 @@ pub(crate) fn remove(context: &Context, args: &NetworkRmArgs) -> Result<Exit, Re
 pub(crate) fn connect(context: &Context, args: &NetworkConnectArgs) -> Result<Exit, Report> {
     let aliases = args.alias.iter().map(|name| request::alias("--alias", name));
     let address = args.ip.as_deref().map(|text| request::address("--ip", text)).transpose()?;
+    let ipv6 = args.ip6.as_deref().map(|text| request::ipv6("--ip6", text)).transpose()?;
     let membership = Membership {
         name: args.network.clone(),
         aliases: aliases.collect::<containers::Result<_>>()?,
         address,
+        ipv6,
     };
     places::connect(context.session()?, &args.container, &membership)?;
     Ok(Exit::OK)

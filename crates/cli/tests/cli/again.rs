@@ -74,6 +74,7 @@ fn values() -> BTreeMap<&'static str, &'static str> {
         ("--mount", "type=bind,src=/tmp,dst=/m"),
         ("--name", "other"),
         ("--ip", "10.0.0.1"),
+        ("--ip6", "fd00::1"),
         ("--network", "none"),
         ("--network-alias", "other"),
         ("--oom-score-adj", "900"),

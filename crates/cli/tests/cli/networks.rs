@@ -97,6 +97,19 @@ fn a_network_is_made_listed_and_removed() {
 }
 
 #[test]
+fn ipv6_is_asked_for() {
+    let home = home(&[&["--ipv6", "random"], &["--ipv6", "--subnet=fd00:80::/80", "named"]]);
+    let home = home.path();
+    let format = "{{.EnableIPv6}} {{(index .IPAM.Config 1).Subnet}}";
+    let shown = |name| printed(home, &["network", "inspect", "-f", format, name]);
+    assert_eq!(shown("named"), "true fd00:80::/80\n");
+    let random = shown("random");
+    assert!(random.starts_with("true fd") && random.ends_with("::/64\n"), "{random}");
+    let listed = ["network", "ls", "--format", "{{.Name}} {{.IPv6}}", "-f", "type=custom"];
+    assert_eq!(printed(home, &listed), "named true\nrandom true\n");
+}
+
+#[test]
 fn all_that_can_be_said_of_a_network() {
     let home = home(&[&[
         "--subnet=10.209.0.0/16",
@@ -154,10 +167,15 @@ fn mistakes_when_a_network_is_made() {
       hint: there are host (containers of one machine meet) and cluster
     status 1
     ");
-    insta::assert_snapshot!(create(&["--ipv6", "x"]), @r"
-    error: coracle network create has no option '--ipv6'
-      hint: networks have IPv4 addresses only; leave it out
-    status 125
+    insta::assert_snapshot!(create(&["--subnet=fd00:80::/64", "x"]), @r"
+    error: --subnet fd00:80::/64 is of IPv6
+      hint: give --ipv6 too, or leave it out
+    status 1
+    ");
+    insta::assert_snapshot!(create(&["--ipv6", "--subnet=fd00:80::/97", "x"]), @r"
+    error: 'fd00:80::/97' is not a usable subnet: it has fewer than 64 or more than 96 bits
+      hint: write a private one with 64 to 96 bits, as fd00:80::/64
+    status 1
     ");
     insta::assert_snapshot!(create(&["-d", "macvlan", "x"]), @r"
     error: there is no network driver 'macvlan'
@@ -170,12 +188,23 @@ fn mistakes_when_a_network_is_made() {
     status 1
     "#);
     for (words, part) in [
-        (&["--subnet=fd00::/64", "x"][..], "only IPv4 is supported"),
+        (
+            &["--ipv6", "--subnet=fd00:7::/64", "--subnet=fd00:8::/64", "x"][..],
+            "one subnet of IPv6",
+        ),
+        (&["--ipv6", "--subnet=fd00::1/64", "x"], "it should be fd00::/64"),
+        (&["--ipv6", "--subnet=fe80::/64", "x"], "it is for link-local"),
+        (&["--ipv6", "--subnet=::ffff:0:0/96", "x"], "it is for loopback"),
+        (&["--ipv6", "--subnet=:/64", "x"], "it is not ADDRESS/BITS of IPv6"),
+        (&["--ipv6", "--ip-range=fd00::/80", "x"], "--ip-range fd00::/80 is of IPv6"),
         (&["--subnet=10.1.0.0/31", "x"], "fewer than 8 or more than 30 bits"),
         (&["--subnet=10.0.0.0/7", "x"], "fewer than 8 or more than 30 bits"),
         (&["--subnet=lots", "x"], "it is not ADDRESS/BITS"),
         (&["--subnet=127.9.0.0/16", "x"], "it is for loopback"),
-        (&["--subnet=10.1.0.0/24", "--subnet=10.2.0.0/24", "x"], "a network has one subnet"),
+        (
+            &["--subnet=10.1.0.0/24", "--subnet=10.2.0.0/24", "x"],
+            "a network has one subnet of IPv4",
+        ),
         (&["--gateway=10.1.0.1", "x"], "--gateway 10.1.0.1 belongs to no subnet"),
         (&["--ip-range=10.1.0.0/25", "x"], "--ip-range 10.1.0.0/25 belongs to no subnet"),
         (&["--subnet=10.1.0.0/24", "--gateway=10.2.0.1", "x"], "gateway 10.2.0.1 is not"),
@@ -238,6 +267,16 @@ fn mistakes_with_networks_that_are_there() {
     ");
     assert_eq!(printed(home, &["network", "rm", "-f", "nothing"]), "");
     assert!(!coracle(home, &["network", "inspect", "nothing"]).status.success());
+    let built_in = coracle(home, &["network", "inspect", "bridge"]);
+    insta::assert_snapshot!(String::from_utf8_lossy(&built_in.stderr), @r"
+    error: 'bridge' is built in: with --network bridge each container has a network of its own
+      hint: 'coracle inspect CONTAINER' shows it
+    ");
+    insta::assert_snapshot!(mistake(home, &["create", "-h", "bad name", "hello"]), @r"
+    error: --hostname 'bad name': a host name has letters, digits, '-', '_' and '.', and not ' '
+      hint: give a name as db-1 or db.example.org, of at most 64 characters
+    status 125
+    ");
     insta::assert_snapshot!(mistake(home, &["network", "connect", "lab", "here"]), @r"
     error: container here is in network lab already
       hint: to change its address there: coracle network disconnect lab here
@@ -327,7 +366,8 @@ fn containers_are_made_in_networks() {
 
 #[test]
 fn mistakes_when_a_container_is_made() {
-    let home = home(&[&["--subnet=10.209.0.0/24", "lab"]]);
+    let six = ["--ipv6", "--subnet=10.210.0.0/24", "--subnet=fd00:80::/64", "six"];
+    let home = home(&[&["--subnet=10.209.0.0/24", "lab"], &six]);
     let home = home.path();
     insta::assert_snapshot!(mistake(home, &["create", "--network", "web", "hello"]), @r"
     error: network web not found
@@ -344,9 +384,27 @@ fn mistakes_when_a_container_is_made() {
       hint: choose another one ('coracle network inspect lab' shows the subnet), or leave it out
     status 125
     ");
+    insta::assert_snapshot!(mistake(home, &["create", "--ip6=fd00:80::7", "--network=six", "hello"]), @r"
+    error: address fd00:80::7 is not possible in network six: it is not fd00:80::/64 with an address of 10.210.0.0/24 at its end
+      hint: write one as fd00:80::ad2:fe, or only --ip 10.210.0.254
+    status 125
+    ");
+    insta::assert_snapshot!(mistake(home, &["create", "--ip6=fd00:80::7", "--network=lab", "hello"]), @r"
+    error: network lab has no IPv6 addresses
+      hint: leave --ip6 out, or make a network with --ipv6
+    status 125
+    ");
     let id = inspected(home, "lab")["Id"].as_str().unwrap().to_owned();
     for (words, part) in [
-        (&["--network=lab", "--ip=10.210.0.2"][..], "it is not in the subnet 10.209.0.0/24"),
+        (&["--network=six", "--ip6=fd01::ad2:7"][..], "it is not fd00:80::/64 with"),
+        (&["--network=six", "--ip6=fd00:80::ad2:1"], "it is the gateway's"),
+        (
+            &["--network=six", "--ip6=fd00:80::ad2:7", "--ip=10.210.0.8"],
+            "the IPv6 address of 10.210.0.8 is fd00:80::ad2:8",
+        ),
+        (&["--network=name=six,ip6=x"], "'x' is not an IPv6 address"),
+        (&["--ip6=fd00::1"], "--ip6 is possible only in a network with a name"),
+        (&["--network=lab", "--ip=10.210.0.2"], "it is not in the subnet 10.209.0.0/24"),
         (&["--network=lab", "--ip=10.209.0.255"], "the first and the last address"),
         (&["--network=lab", "--ip=x"], "is not an IPv4 address"),
         (&["--network=lab", "--network=lab"], "given twice"),

@@ -16,6 +16,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("a_start_writes_the_files_in_etc_anew", a_start_writes_the_files_in_etc_anew),
     ("the_files_in_etc_are_read_only_with_the_root", the_files_in_etc_are_read_only_with_the_root),
     ("the_name_stays_when_etc_hostname_changes", the_name_stays_when_etc_hostname_changes),
+    ("root_sets_the_name", root_sets_the_name),
+    ("root_writes_the_name", root_writes_the_name),
     ("nothing_stays_of_a_run", nothing_stays_of_a_run),
     ("what_a_run_made_stays", what_a_run_made_stays),
 ];
@@ -89,6 +91,104 @@ fn the_name_stays_when_etc_hostname_changes(w: &World) -> Outcome {
     assert_eq!(text, "inside\n");
     let guest = ["write", "/etc/hostname", "o\n", ";", "read", "/proc/sys/kernel/hostname"];
     assert_eq!(w.guest(&["--hostname=inside"], &guest).ok().out(), "inside\n");
+    Ok(())
+}
+
+/// The modes whose rules are Coracle's own. A runtime of the host's decides itself.
+fn is_by_runtime(w: &World) -> bool {
+    w.engine.starts_with('R')
+}
+
+/// A program that tells its host name whenever it gets a signal.
+const TELLS: [&str; 12] =
+    ["hostname", ";", "await", "USR1", ";", "hostname", ";", "await", "USR1", ";", "hostname", ";"];
+
+fn root_sets_the_name(w: &World) -> Outcome {
+    if is_by_runtime(w) {
+        testkit::skip!("the runtime decides who sets the name");
+    }
+    let before = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    // Without a name of its own, a container has the host's.
+    let refused = w.guest(&[], &["sethostname", "x"]).expect(9).out();
+    assert_eq!(refused, "error: EPERM\n");
+    let flags = ["--hostname=first"];
+    let guest = [&TELLS[..], &["sleep", "300"]].concat();
+    let c = w.detached(&flags, &guest);
+    let other = w.detached(&flags, &["await", "USR1", ";", "hostname"]);
+    c.said("ready");
+    other.said("ready");
+    let longest = "x".repeat(64);
+    for name in ["second", &longest] {
+        assert_eq!(c.exec(&[], &["sethostname", name]).ok().line(), name);
+        for guest in [&["hostname"][..], &["read", "/proc/sys/kernel/hostname"]] {
+            assert_eq!(c.exec(&[], guest).ok().line(), name, "{guest:?}");
+        }
+        // The one that runs already.
+        w.coracle(&["kill", "-s", "USR1", &c.name]).ok();
+        c.said(name);
+    }
+    let long = c.exec(&[], &["sethostname", &"x".repeat(65)]).expect(9).out();
+    assert_eq!(long, "error: EINVAL\n");
+    assert_eq!(c.exec(&[], &["sethostname", ""]).ok().out(), "\n");
+    assert_eq!(c.exec(&[], &["read", "/proc/sys/kernel/hostname"]).ok().out(), "\n");
+    // In a user namespace with one id, that id has the privileges.
+    if w.user.range || w.engine != "N1" {
+        assert_eq!(
+            c.exec(&["-u", "1234"], &["sethostname", "x"]).expect(9).out(),
+            "error: EPERM\n"
+        );
+    }
+    w.coracle(&["kill", "-s", "USR1", &other.name]).ok();
+    other.said("first");
+    let after = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    assert_eq!(before, after, "the host's");
+    // It ends with the run.
+    let d = Container::named(w, &w.name("again"));
+    let words = ["sethostname", "other", ";", "hostname"];
+    let made = w.coracle(&w.words_for(&["run"], &["--name", &d.name, flags[0]], &words));
+    assert_eq!(made.ok().out(), "other\nother\n");
+    for guest in [&["hostname"][..], &["read", "/proc/sys/kernel/hostname"]] {
+        let again = [&["run", &d.name, "/bin/guest"], guest].concat();
+        assert_eq!(w.coracle(&again).ok().line(), "first", "{guest:?}");
+    }
+    Ok(())
+}
+
+/// Linux lets nobody write to the file in a user namespace of his own.
+fn root_writes_the_name(w: &World) -> Outcome {
+    const NAME: &str = "/proc/sys/kernel/hostname";
+    if w.engine == "N1" || is_by_runtime(w) {
+        testkit::skip!("the file is the kernel's");
+    }
+    let c = w.detached(&["--hostname=first"], &[&TELLS[..], &["sleep", "300"]].concat());
+    c.said("ready");
+    let tells = |wanted: &str| {
+        assert_eq!(c.exec(&[], &["hostname"]).ok().out(), format!("{wanted}\n"));
+        assert_eq!(c.exec(&[], &["read", NAME]).ok().out(), format!("{wanted}\n"));
+    };
+    for (text, wanted) in [("second\n", "second"), ("th", "th"), ("one\ntwo\n", "one")] {
+        c.exec(&[], &["write", NAME, text]).ok();
+        tells(wanted);
+    }
+    w.coracle(&["kill", "-s", "USR1", &c.name]).ok();
+    c.said("one");
+    c.exec(&[], &["append", NAME, "last"]).ok();
+    tells("last");
+    c.exec(&[], &["sethostname", "called"]).ok();
+    tells("called");
+    // Nothing is written.
+    c.exec(&[], &["write", NAME, ""]).ok();
+    tells("called");
+    if w.has_ids() {
+        let refused = c.exec(&["-u", "1234"], &["write", NAME, "x"]).expect(9).out();
+        assert_eq!(refused, "error: EACCES\n");
+        tells("called");
+    }
+    let refused = w.guest(&[], &["write", NAME, "x"]).expect(9).out();
+    assert!(
+        ["error: EACCES\n", "error: EPERM\n", "error: EROFS\n"].contains(&&*refused),
+        "{refused}"
+    );
     Ok(())
 }
 

@@ -78,22 +78,21 @@ impl World {
     /// # Panics
     /// If they cannot be made.
     pub(crate) fn lab(&self) -> Lab<'_> {
-        if let Err(error) = self.loaded.get_or_init(|| self.load()) {
-            panic!("{error}");
-        }
-        Lab::new(&self.turn, self.person.clone(), self.mode, (IMAGE, &self.next()), &[])
+        self.lab_with(&[])
     }
 
     /// The same with a network that has no way out, as the oracle's.
     pub(crate) fn like_the_oracle(&self) -> Lab<'_> {
-        if !self.has_packets() {
-            return self.lab();
-        }
+        if self.has_packets() { self.lab_with(&["--internal"]) } else { self.lab() }
+    }
+
+    /// The same with a network that is made with more options.
+    pub(crate) fn lab_with(&self, options: &[&str]) -> Lab<'_> {
         if let Err(error) = self.loaded.get_or_init(|| self.load()) {
             panic!("{error}");
         }
         let place = (IMAGE, &*self.next());
-        Lab::new(&self.turn, self.person.clone(), self.mode, place, &["--internal"])
+        Lab::new(&self.turn, self.person.clone(), self.mode, place, options)
     }
 
     /// Whether its containers have network namespaces.

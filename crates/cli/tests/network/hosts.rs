@@ -91,7 +91,8 @@ impl Far {
         for host in 0..self.hosts.count() {
             let address = self.hosts.address(host).to_string();
             let create = ["network", "create", NETWORK, "--scope", "cluster"];
-            let create = [&create[..], &["--subnet", SUBNET, "--address", &address]].concat();
+            let ranges = ["--subnet", SUBNET, "--ipv6", "--subnet", "fd00:80::/64"];
+            let create = [&create[..], &ranges, &["--address", &address]].concat();
             self.run(host, &create).ok();
             list += &self.run(host, &["network", "invite", NETWORK]).ok().out();
         }
@@ -391,6 +392,13 @@ fn names(far: &Far, mode: &'static str) {
         assert!(is_of(host, &asked), "host {host}: {asked}");
     };
     (0..3).for_each(caller);
+    far.run(0, &["rename", "db", "sql"]).ok();
+    let renamed = until(SOON, || {
+        let text = far.once(2, mode, &["/bin/tool", "names", "sql,db", "0"]).ok().out();
+        text.starts_with("sql is 100.80.0.2\n").then_some(text)
+    });
+    far.run(0, &["rename", "sql", "db"]).ok();
+    assert!(renamed.is_some_and(|text| !text.contains("db is 100")), "the new name alone");
     drop((server, other));
     let text = far.once(2, mode, &["/bin/tool", "call", "100.80.0.2", "80"]).ok().out();
     // By packets a host may not have heard of it yet.
@@ -462,6 +470,28 @@ fn networks(far: &Far, mode: &'static str) {
     far.run(1, &["network", "rm", "apart"]).ok();
     assert!(text.starts_with('E'), "another network's member hears {text}");
     assert!(!server.log().contains("called"), "{}", server.log());
+}
+
+/// Members by packets of two hosts reach each other by IPv6, too.
+pub(crate) fn ipv6(far: &Far) -> Outcome {
+    let _turn = far.turn();
+    crate::ipv6::exists()?;
+    let server = far.serve(0, "N1", "db", &["/bin/lan", "serve6"]);
+    let first = crate::ipv6::FIRST;
+    let words = ["/bin/lan", "ping6", first, "datagrams", first, "streams", first, "1048576"];
+    let text = far.once(1, "N1", &words).ok().out();
+    assert_eq!(text, "alive\n1 1400 9000 32000 65507 unchanged\nunchanged\n");
+    let told = || {
+        let text = far.once(2, "N1", &["/bin/lan", "aaaa", "db", "ping6", "db"]).out();
+        (text == format!("{first}\nalive\n")).then_some(())
+    };
+    assert!(until(SOON, told).is_some(), "host 3 does not know it: {}", server.log());
+    // Nobody has it, and no host's slice.
+    let nobody = ["/bin/lan", "call", "fd00:80::6450:3", "7000"];
+    assert_eq!(far.once(1, "N1", &nobody).out(), "connect: EHOSTUNREACH\n");
+    let listed = far.run(1, &["network", "invite", NETWORK]).ok().out();
+    assert!(listed.contains("ipv6 = \"fd00:80::/64\"\n"), "{listed}");
+    Ok(())
 }
 
 /// A program that connects right after another one has bound its port does not come too early.

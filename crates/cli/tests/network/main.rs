@@ -9,13 +9,15 @@
 //!
 //! Containers with network namespaces (N1) run the programs too, with both kinds of devices. There
 //! the kernel is the same as the oracle's, and the agent's switch is between instead of a pair of
-//! devices. What only they have is in [`packets`].
+//! devices. What only they have is in [`packets`] and [`ipv6`].
 
 mod compare;
 mod containers;
 mod explained;
 mod hosts;
+mod ipv6;
 mod known;
+mod names;
 mod oracle;
 mod outside;
 mod packets;
@@ -173,6 +175,14 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
             });
         }
     }
+    for (name, case) in names::CASES {
+        for world in long().chain(packets()) {
+            suite.case(format!("{}::{name}", world.label), move || {
+                case(world);
+                Ok(())
+            });
+        }
+    }
     for (name, case) in outside::CASES {
         for world in packets() {
             suite.case(format!("{}::{name}", world.label), move || {
@@ -184,6 +194,17 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
         for world in packets() {
             suite.case(format!("{}::{name}", world.label), move || case(world));
         }
+    }
+    for (name, case) in ipv6::CASES {
+        for world in packets() {
+            suite.case(format!("{}::{name}", world.label), move || case(world));
+        }
+    }
+    for world in long().filter(|world| world.mode != "F2") {
+        suite.case(format!("{}::ipv6_is_for_packets", world.mode), move || {
+            ipv6::for_packets(world);
+            Ok(())
+        });
     }
     for (name, case) in strangers::CASES.iter().chain(explained::CASES) {
         for world in long() {
@@ -216,6 +237,9 @@ fn add_hosts<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
                 Ok(())
             });
         }
+    }
+    if has(&"N1") {
+        suite.case("N1::far_ipv6".to_owned(), move || hosts::ipv6(stage.far()?));
     }
     // At the host's own address instead of one of 127.0.0.0/8.
     for program in PROGRAMS.iter().filter(|one| !one.is_pair && one.runs_in("I1")) {

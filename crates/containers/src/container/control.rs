@@ -8,7 +8,7 @@ use store::ContainerDir;
 use super::launch::{self, Ended, Run};
 use super::record;
 use super::removal::Removal;
-use super::{running, told};
+use super::{networks, running, told};
 use crate::error::{Error, Result};
 use crate::journal::{self, Kind};
 use crate::request::options;
@@ -165,6 +165,7 @@ pub fn rename(session: &Session, name: &str, new: &str) -> Result<()> {
     let old = names.into_iter().find(|known| known == name);
     let title = old.clone().unwrap_or_else(|| record::title(&container));
     container.rename(old.as_deref(), new)?;
+    networks::renamed(session, &container)?;
     let actor = told::actor_of(&container);
     let actor = actor.with("oldName", format!("/{title}"));
     journal::tell(session, Kind::Container, "rename", actor);
@@ -179,9 +180,10 @@ pub fn add_name(session: &Session, name: &str, further: &str) -> Result<()> {
 
 /// Takes a name from a container.
 pub fn remove_name(session: &Session, name: &str) -> Result<()> {
-    if !record::find(session, name)?.remove_name(name)? {
+    let mut container = record::find(session, name)?;
+    if !container.remove_name(name)? {
         return Err(Error::not_found(format!("'{name}' is not a name of a container"))
             .with_hint("ids stay; 'coracle ps -a' lists names"));
     }
-    Ok(())
+    networks::renamed(session, &container)
 }

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use engine::plan;
 use engine::spec::{
     ContainerConfig, DeviceSpec, ImageSource, LogSpec, MountKind, MountSpec, Namespaces,
     NetworkMode, NetworkSpec, RestartPolicy, Security, UserNamespace,
@@ -44,6 +45,10 @@ pub fn draft(
     words: &[String],
 ) -> Result<Draft> {
     let settings = session.settings();
+    // Before anything is made; it holds for each start of what was made before.
+    if let Some(name) = request.network.hostname.as_deref().filter(|name| !name.is_empty()) {
+        plan::check_hostname(name)?;
+    }
     let ContainerRequest {
         image: of_image,
         process,

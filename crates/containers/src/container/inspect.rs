@@ -1,5 +1,7 @@
 //! Describes a container as Docker's `inspect` does, as far as the fields have a meaning here.
 
+use std::collections::BTreeMap;
+
 use engine::mount_options::Propagation;
 use engine::spec::{
     ContainerConfig, MountKind, MountSpec, NamespaceMode, NetworkMode, Publish, RestartPolicy,
@@ -11,6 +13,7 @@ use store::{ContainerDir, Store};
 mod network;
 
 use super::list;
+use super::networks;
 use super::record::{self, Record};
 use super::root_form;
 use crate::error::Result;
@@ -50,7 +53,7 @@ pub fn container(session: &Session, container: &ContainerDir, size: bool) -> Res
         "ExecMode": config.exec_mode,
         "HostConfig": host_config(&record),
         "Mounts": mounts(&record),
-        "Config": settings(session.store()?, container, &record),
+        "Config": settings(session.store()?, container, &record, main.is_some()),
         "GraphDriver": {"Name": driver, "Data": places(session.store()?, container, &record)?},
         "NetworkSettings": network::settings(session, &record, main),
         "Directory": container.path(),
@@ -259,17 +262,17 @@ fn requests(record: &Record) -> Vec<Value> {
 }
 
 fn port_bindings(publish: &[Publish]) -> Value {
-    let mut map = Map::new();
+    let mut map: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for publish in publish {
         let protocol = if publish.udp { "udp" } else { "tcp" };
         for (host, inside) in publish.pairs() {
             let address =
                 publish.address.map_or_else(|| "0.0.0.0".to_owned(), |address| address.to_string());
-            let binding = json!([{"HostIp": address, "HostPort": host.to_string()}]);
-            map.insert(format!("{inside}/{protocol}"), binding);
+            let binding = json!({"HostIp": address, "HostPort": host.to_string()});
+            map.entry(format!("{inside}/{protocol}")).or_default().push(binding);
         }
     }
-    map.into()
+    json!(map)
 }
 
 /// In Docker's word: without an option the host's later mounts appear.
@@ -306,10 +309,24 @@ fn mounts(record: &Record) -> Vec<Value> {
         .collect()
 }
 
-fn settings(store: &Store, container: &ContainerDir, record: &Record) -> Value {
+/// The host name as programs see it: `runs`, now, else when it is started again.
+fn host_name(container: &ContainerDir, config: &ContainerConfig, runs: bool) -> String {
+    let given = config.hostname.clone().filter(|name| !name.is_empty());
+    let of_network = || {
+        let is_named = matches!(network_mode(config), NetworkMode::Named(_));
+        let title = record::title(container);
+        (is_named && !runs).then(|| net::hosts::name(&title, container.id()).to_owned())
+    };
+    given
+        .or_else(of_network)
+        .or_else(|| networks::host_name(container))
+        .unwrap_or_else(|| container.short_id().to_owned())
+}
+
+fn settings(store: &Store, container: &ContainerDir, record: &Record, runs: bool) -> Value {
     let config = &record.config;
     json!({
-        "Hostname": config.hostname.clone().unwrap_or_else(|| container.short_id().to_owned()),
+        "Hostname": host_name(container, config, runs),
         "Domainname": "",
         "User": config.user,
         "AttachStdin": config.stdin_open,
@@ -365,6 +382,18 @@ fn network_mode(config: &ContainerConfig) -> NetworkMode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// In Docker's form: one port of the container may have several places on the host.
+    #[test]
+    fn a_port_that_is_published_twice() {
+        let publish = |host, inside, udp| Publish { host, inside, udp, ..Publish::default() };
+        let all = [publish(8195, 95, false), publish(8196, 95, false), publish(8195, 95, true)];
+        let at = |port: &str| json!({"HostIp": "0.0.0.0", "HostPort": port});
+        assert_eq!(
+            port_bindings(&all),
+            json!({"95/tcp": [at("8195"), at("8196")], "95/udp": [at("8195")]})
+        );
+    }
 
     #[test]
     fn namespaces_in_dockers_words() {

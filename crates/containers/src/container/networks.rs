@@ -8,18 +8,19 @@
 mod explained;
 
 use std::collections::HashSet;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _};
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use engine::choose::Engine;
 use engine::facts::Facts;
-use engine::plan::{Link, NetworkPlace, Plan, PrivateBy, Switch};
+use engine::plan::{Link, NetworkPlace, Plan, PrivateBy, Source, Switch};
 use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec, Publish};
 use engine::supervise::state::{self, Observed};
 use net::switch::{MTU, frame};
 use net::{
-    Endpoint, Entry, Kind, Member, Network, Networks, agent, cluster, definition, hosts, members,
+    Endpoint, Kind, Member, Network, Networks, agent, cluster, definition, hosts, ipam, members,
     remote, table,
 };
 use store::{ContainerDir, Store};
@@ -29,6 +30,9 @@ use crate::error::{Error, Result};
 use crate::request::{networks, ports};
 use crate::session::Session;
 pub use explained::explained;
+
+/// How much is read of a file with a host name, which has 64 bytes at most.
+const HOST_NAME_LIMIT: u64 = 256;
 
 /// The networks of a request as they are called in the store, checked before anything is made.
 ///
@@ -50,11 +54,16 @@ fn resolve_one(session: &Session, wanted: &Membership) -> Result<Membership> {
         }
         other => other?,
     };
-    network.definition().scope.check()?;
-    if let Some(address) = wanted.address {
+    let definition = network.definition();
+    definition.scope.check()?;
+    let address = match wanted.ipv6 {
+        Some(ipv6) => Some(ipam::from_ipv6(definition, ipv6, wanted.address)?),
+        None => wanted.address,
+    };
+    if let Some(address) = address {
         cluster::check_address(&network, address)?;
     }
-    Ok(Membership { name: network.name().to_owned(), ..wanted.clone() })
+    Ok(Membership { name: definition.name.clone(), address, ..wanted.clone() })
 }
 
 /// Puts networks with names, which [`resolve`] has checked, into a record.
@@ -247,6 +256,9 @@ fn joined(
     let networks = find(session, &config.network.networks)?;
     let mut endpoints = Vec::new();
     for (network, wanted) in networks.iter().zip(&config.network.networks) {
+        if let Some(kind) = kind {
+            check_ipv6(network, wanted, kind)?;
+        }
         let member = Member { kind, ..as_member(container, wanted) };
         if let Some(kind) = kind
             && let Some(other) = remote::remote(network)?.into_iter().find(|one| one.kind != kind)
@@ -282,7 +294,10 @@ fn joined(
     tell(store, &networks)?;
     let address = endpoints.first().map_or(Ipv4Addr::LOCALHOST, |first| first.address);
     let hosts = hosts::rewrite("", &lines(container.id(), &networks)?);
-    let name = hosts::name(&record::title(container), container.id()).to_owned();
+    // One that was renamed while it runs keeps its host name.
+    let name = Some(()).filter(|()| lives).and_then(|()| host_name(container));
+    let name =
+        name.unwrap_or_else(|| hosts::name(&record::title(container), container.id()).to_owned());
     // Without it members are found by `/etc/hosts`, and other names as on the host.
     let asks = !endpoints.is_empty()
         && agent::ensure(session.store()?)
@@ -297,6 +312,22 @@ fn joined(
     Ok(NetworkPlace { table, slot, address, name, hosts, asks, switch })
 }
 
+/// Refuses a wish for an IPv6 address in a mode that has none, and where the network has other
+/// addresses than it had when the container was made.
+fn check_ipv6(network: &Network, wanted: &Membership, kind: Kind) -> Result<()> {
+    let Some(ipv6) = wanted.ipv6 else { return Ok(()) };
+    if kind == Kind::Names {
+        return Err(Error::unsupported(format!(
+            "the container cannot have the address {ipv6} in network {}: its mode gives IPv4 \
+             addresses only",
+            network.name()
+        ))
+        .with_hint("use a mode with namespaces (--execmode=N1), or give --ip and not --ip6"));
+    }
+    ipam::from_ipv6(network.definition(), ipv6, wanted.address)?;
+    Ok(())
+}
+
 /// What the switch is told of a container, and what the container's devices are.
 fn switch(store: &Store, id: &str, endpoints: &[Endpoint], publish: &[Publish]) -> Switch {
     let link = |endpoint: &Endpoint| Link {
@@ -305,6 +336,7 @@ fn switch(store: &Store, id: &str, endpoints: &[Endpoint], publish: &[Publish]) 
         ethernet: frame::ethernet(endpoint.address),
         mtu: MTU,
         gateway: Some(endpoint.gateway).filter(|_| !endpoint.internal),
+        ipv6: endpoint.prefix.map(|prefix| (prefix.of(endpoint.address), prefix.bits())),
     };
     let ports = |one: &Publish| {
         let udp = one.udp;
@@ -320,6 +352,19 @@ fn switch(store: &Store, id: &str, endpoints: &[Endpoint], publish: &[Publish]) 
     }
 }
 
+/// The host name that a container has had since its last start, if it has begun with one.
+pub(super) fn host_name(container: &ContainerDir) -> Option<String> {
+    // Programs in the container may have written to the file.
+    let file = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = i32::try_from(file.bits()).ok()?;
+    let path = container.path().join("etc/hostname");
+    let file = std::fs::File::options().read(true).custom_flags(flags).open(path).ok()?;
+    let mut text = String::new();
+    file.take(HOST_NAME_LIMIT).read_to_string(&mut text).ok()?;
+    let name = text.trim();
+    hosts::is_name(name).then(|| name.to_owned())
+}
+
 /// The facts that matter to a container.
 pub fn facts(session: &Session, config: &ContainerConfig) -> Facts {
     let mut facts = Facts::of(session.host(), &session.probing(), config);
@@ -327,11 +372,14 @@ pub fn facts(session: &Session, config: &ContainerConfig) -> Facts {
     facts.internal_networks = !named.is_empty()
         && find(session, named)
             .is_ok_and(|all| all.iter().all(|network| network.definition().internal));
+    if config.add_host.iter().any(|(_, address)| address == "host-gateway") {
+        facts.host_address = net::peers::local::default().ok();
+    }
     facts
 }
 
-/// Shows a container that shares another one's network that one's names, too: its `/etc/hosts` and
-/// `/etc/resolv.conf` as they are now.
+/// Shows a container that shares another one's network that one's names, too: its `/etc/hosts`,
+/// `/etc/resolv.conf` and, with its host name, `/etc/hostname` as they are now.
 pub fn share_files(session: &Session, config: &ContainerConfig, plan: &mut Plan) {
     let ((NetworkMode::Container(name), _) | (NetworkMode::Default, Some(name))) =
         (&config.network.mode, &config.join)
@@ -339,9 +387,11 @@ pub fn share_files(session: &Session, config: &ContainerConfig, plan: &mut Plan)
         return;
     };
     let Ok(other) = record::find(session, name) else { return };
+    let has_name = matches!(plan.namespaces.uts, Source::Of(_));
     for file in &mut plan.files {
-        let shared = ["hosts", "resolv.conf"]
+        let shared = ["hosts", "resolv.conf", "hostname"]
             .into_iter()
+            .filter(|name| has_name || *name != "hostname")
             .filter(|name| file.base.as_deref() == Some(&Path::new("/etc").join(name)))
             .map(|name| other.path().join("etc").join(name))
             .find(|path| path.exists());
@@ -399,6 +449,22 @@ fn find_in(store: &Store, named: &[Membership]) -> net::Result<Vec<Network>> {
     named.iter().map(|one| Networks::of(store).find(&one.name)).collect()
 }
 
+/// Tells the networks of a container its name, which has changed: in those in which it is now it is
+/// found by the new one at once.
+pub(super) fn renamed(session: &Session, container: &ContainerDir) -> Result<()> {
+    let record = record::read(container)?;
+    let title = record::title(container);
+    let mut told = Vec::new();
+    for wanted in &record.config.network.networks {
+        // One that was removed has no members.
+        let Some(network) = Networks::of(session.store()?).get(&wanted.name)? else { continue };
+        if members::rename(&network, container.id(), &title)? {
+            told.push(network);
+        }
+    }
+    tell(session.store()?, &told)
+}
+
 /// Has the live members of networks know each other's names: writes their `/etc/hosts`.
 pub(crate) fn tell(store: &Store, networks: &[Network]) -> Result<()> {
     let mut told = HashSet::new();
@@ -413,7 +479,14 @@ pub(crate) fn tell(store: &Store, networks: &[Network]) -> Result<()> {
         if file.exists()
             && let Ok(its) = find_in(store, &record.config.network.networks)
         {
-            match hosts::write(&file, || lines(&entry.id, &its)) {
+            let written = hosts::write(&file, |others| {
+                let mut lines = lines(&entry.id, &its)?;
+                if let Some(name) = host_name(&container) {
+                    hosts::keep_host_name(&mut lines, &entry.id, others, &name);
+                }
+                Ok(lines)
+            });
+            match written {
                 // The container's root has taken it away; its programs still get answers.
                 Err(net::Error::Hosts { source, .. })
                     if source.kind() == ErrorKind::PermissionDenied => {}
@@ -427,8 +500,11 @@ pub(crate) fn tell(store: &Store, networks: &[Network]) -> Result<()> {
 /// The lines for a container of its networks.
 fn lines(id: &str, networks: &[Network]) -> net::Result<Vec<String>> {
     let entries = networks.iter().map(remote::members).collect::<net::Result<Vec<_>>>()?;
-    let named: Vec<(&str, &[Entry])> =
-        networks.iter().zip(&entries).map(|(one, list)| (one.name(), &**list)).collect();
+    let named: Vec<hosts::Named<'_>> = networks
+        .iter()
+        .zip(&entries)
+        .map(|(one, list)| (one.name(), one.definition().ipv6, &**list))
+        .collect();
     Ok(hosts::lines(id, &named))
 }
 

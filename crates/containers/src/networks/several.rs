@@ -37,13 +37,23 @@ pub(super) fn place(
 
 fn chosen(address: Option<&str>, port: Option<u16>) -> Result<Place> {
     let address = match address {
-        Some(text) => local::check(networks::address("--address", text)?)?,
+        Some(text) => own_address(networks::address("--address", text)?)?,
         None => local::default()?,
     };
     if port == Some(0) {
         return Err(Error::invalid("--port 0 is no port").with_hint("choose one from 1 to 65535"));
     }
     Ok(Place { address, port: port.unwrap_or(peers::PORT) })
+}
+
+/// The address at which other hosts reach this one.
+fn own_address(address: Ipv4Addr) -> Result<Ipv4Addr> {
+    if address.is_loopback() {
+        let text = format!("address {address} is loopback, where no other host reaches this one");
+        return Err(Error::invalid(text)
+            .with_hint("give the address at which the others reach it, or leave it out"));
+    }
+    Ok(local::check(address)?)
 }
 
 /// This host's entry for the list of a network's hosts, in TOML.
@@ -95,7 +105,7 @@ pub fn join(
     let own = cluster::entry(&network)?;
     if let Some(at) = read.list.position(&own.key) {
         let listed = &read.list.hosts[at];
-        local::check(listed.address).map_err(|error| read.at(at, &Error::from(error)))?;
+        own_address(listed.address).map_err(|error| read.at(at, &error))?;
         let other = |text: &str| text.parse() != Ok(listed.address);
         if address.is_some_and(other) || port.is_some_and(|port| port != listed.port) {
             let text = format!("this host has {} there, and not what was given", listed.place());
@@ -114,7 +124,13 @@ pub fn join(
         net::Error::List { at, why, hint } => read.wrong(&Wrong { at, why, hint }),
         other => Error::from(other),
     })?;
-    if !joined.listed {
+    if joined.revoked {
+        let name = network.name();
+        session.warn(&format!(
+            "the list says that this host has left network {name}: containers that run here do not \
+             reach other hosts any more, and none starts in it"
+        ));
+    } else if !joined.listed {
         let name = network.name();
         session.warn(&format!(
             "this host is not in the list, so no container here can use network {name}; add its \
@@ -138,10 +154,13 @@ fn made(
         created: time::now().to_string(),
         scope: Scope::Cluster,
         subnet: list.hosts.first().map(|host| host.subnet),
+        ipv6: list.hosts.first().is_some_and(|host| host.ipv6.is_some()),
+        prefix: list.hosts.first().and_then(|host| host.ipv6),
         internal: list.hosts.first().is_some_and(|host| host.internal),
         ..Request::default()
     };
-    let network = Networks::of(session.store()?).create(request, &routes())?;
+    let (routes, routes6) = routes();
+    let network = Networks::of(session.store()?).create(request, (&routes, &routes6))?;
     cluster::settle(&network, place)?;
     journal::tell(session, Kind::Network, "create", actor(network.definition()));
     Ok(network)
@@ -168,6 +187,8 @@ pub(super) fn describe(session: &Session, network: &Network) -> Result<Value> {
         });
         let state = if host.key == own {
             own_state(known.as_ref())
+        } else if view.position.is_none() {
+            json!({"State": "down", "Why": "this host is not in the list, or has left"})
         } else {
             state(known.as_ref(), &host.key)
         };

@@ -12,7 +12,10 @@ use crate::config::nearest::nearest;
 use crate::error::{Error, Result};
 
 const TOP: &[&str] = &["epoch", "member"];
-const KEYS: &[&str] = &["name", "address", "port", "key", "subnet", "internal", "revoked"];
+const KEYS: &[&str] = &["name", "address", "port", "key", "subnet", "ipv6", "internal", "revoked"];
+
+/// The largest integer of TOML.
+const LAST_EPOCH: u64 = i64::MAX as u64;
 
 /// A list, and where it stands.
 #[derive(Debug)]
@@ -66,10 +69,10 @@ pub fn parse(path: &Path, text: &str) -> Result<Read> {
     for (name, value) in table.get_ref() {
         match (&**name.get_ref(), value.get_ref()) {
             ("epoch", value) => {
-                epoch = integer(value).filter(|epoch| *epoch >= 1).ok_or_else(|| {
-                    reader
-                        .error(name.span().start, "epoch is not a number from 1 on")
-                        .with_hint("count the lists: epoch = 2")
+                let is_one = |epoch: &u64| (1..=LAST_EPOCH).contains(epoch);
+                epoch = integer(value).filter(is_one).ok_or_else(|| {
+                    let why = format!("epoch is not a number from 1 to {LAST_EPOCH}");
+                    reader.error(name.span().start, &why).with_hint("count the lists: epoch = 2")
                 })?;
             }
             ("member", DeValue::Array(entries)) => {
@@ -146,6 +149,11 @@ impl Reader<'_> {
                 .with_hint(format!("write {key} = true"))),
         };
         let (internal, revoked) = (is("internal")?, is("revoked")?);
+        let ipv6 = found("ipv6").map(|(name, value)| {
+            let hint = "write ADDRESS/BITS of IPv6, as \"fd00:80::/64\"";
+            self.text::<net::Prefix>((place(name), value.get_ref()), "ipv6", hint)
+        });
+        let ipv6 = ipv6.transpose()?;
         Ok(Host {
             name: self.text(needed("name")?, "name", "write the host's name in quotes")?,
             address: self.text::<Ipv4Addr>(
@@ -164,6 +172,7 @@ impl Reader<'_> {
                 "subnet",
                 "write ADDRESS/BITS, as \"100.80.0.0/16\"",
             )?,
+            ipv6,
             internal,
             revoked,
         })
@@ -219,6 +228,8 @@ mod tests {
         let internal = entry("a", 1) + "internal = true\n";
         let read = read(&internal).unwrap().list;
         assert_eq!((read.hosts[0].internal, read.hosts[0].entry()), (true, internal));
+        let six = entry("a", 1) + "ipv6 = \"fd00:80::/64\"\n";
+        assert_eq!(self::read(&six).unwrap().list.hosts[0].entry(), six);
     }
 
     #[test]
@@ -232,6 +243,12 @@ mod tests {
             (format!("{good}adress = 1\n"), "hosts.toml:7: there is no key 'adress'", "'address'"),
             (format!("epoc = 1\n{good}"), "hosts.toml:1: there is no key 'epoc'", "'epoch'"),
             (format!("epoch = 0\n{good}"), "hosts.toml:1: epoch is not a number", "count"),
+            (
+                format!("epoch = {}\n{good}", u64::MAX),
+                "hosts.toml:1: epoch is not a number from 1 to 92",
+                "count",
+            ),
+            (format!("epoch = {}\n{good}", 1u64 << 63), "hosts.toml:1: epoch is not", "count"),
             (good.replace(KEY, "ed25519:AAAA"), "hosts.toml:5: key '...': it is not", "in"),
             (good.replace("port = 7370\n", ""), "hosts.toml:1: this member has no 'port'", "inv"),
             (good.replace("7370", "70000"), "hosts.toml:4: port is not a number", "7370"),
@@ -244,6 +261,16 @@ mod tests {
                 "letters",
             ),
             (format!("{good}\n{good}"), "hosts.toml:8: a and a have the same key", "once"),
+            (
+                format!("{good}ipv6 = \"fd00::1/64\"\n"),
+                "hosts.toml:7: ipv6 'fd00::1/64': it sho",
+                "AD",
+            ),
+            (
+                format!("{good}ipv6 = \"fe80::/64\"\n"),
+                "hosts.toml:1: ipv6 fe80::/64 is not us",
+                "inv",
+            ),
             (format!("{good}revoked = 1\n"), "hosts.toml:7: revoked is neither", "true"),
         ] {
             let error = read(&text).unwrap_err();

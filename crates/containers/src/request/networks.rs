@@ -1,9 +1,9 @@
-//! Reads `--network`, `--network-alias` and `--ip`: one mode, or networks with names.
+//! Reads `--network`, `--network-alias`, `--ip` and `--ip6`: one mode, or networks with names.
 //!
 //! Docker's forms: `--network NAME`, any number of times, and
-//! `--network name=NAME[,alias=NAME]...[,ip=ADDRESS]`.
+//! `--network name=NAME[,alias=NAME]...[,ip=ADDRESS][,ip6=ADDRESS]`.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use engine::spec::{Membership, NetworkMode};
 
@@ -19,19 +19,27 @@ pub struct Networks {
     pub named: Vec<Membership>,
 }
 
-/// Reads them. `aliases` and `address` are those of the first network. Whether a network exists is
-/// not looked up here.
+/// Reads them. `aliases` and the addresses, of both versions of IP, are those of the first network.
+/// Whether a network exists is not looked up here.
 ///
 /// # Errors
 /// If a text is no network or names one twice, if a mode such as `host` is combined with another
 /// network, or if names or addresses are given for one.
-pub fn parse(texts: &[String], aliases: &[String], address: Option<&str>) -> Result<Networks> {
+pub fn parse(
+    texts: &[String],
+    aliases: &[String],
+    (address, ipv6): (Option<&str>, Option<&str>),
+) -> Result<Networks> {
     let mut all = Vec::with_capacity(texts.len());
     for text in texts {
         all.push(one(text)?);
     }
-    let flag = if aliases.is_empty() { "--ip" } else { "--network-alias" };
-    let wishes = !aliases.is_empty() || address.is_some();
+    let flag = match (aliases, address) {
+        ([], Some(_)) => "--ip",
+        ([], None) => "--ip6",
+        _ => "--network-alias",
+    };
+    let wishes = !aliases.is_empty() || address.is_some() || ipv6.is_some();
     match all.first_mut() {
         Some((_, first)) => {
             for name in aliases {
@@ -39,6 +47,9 @@ pub fn parse(texts: &[String], aliases: &[String], address: Option<&str>) -> Res
             }
             if let Some(text) = address {
                 first.address = Some(self::address("--ip", text)?);
+            }
+            if let Some(text) = ipv6 {
+                first.ipv6 = Some(self::ipv6("--ip6", text)?);
             }
         }
         None if wishes => return Err(needs_name(flag)),
@@ -54,7 +65,8 @@ pub fn parse(texts: &[String], aliases: &[String], address: Option<&str>) -> Res
             ))
             .with_hint("give either it or networks with names"));
         }
-        if wishes || !other.aliases.is_empty() || other.address.is_some() {
+        let has = other.address.is_some() || other.ipv6.is_some();
+        if wishes || !other.aliases.is_empty() || has {
             return Err(needs_name(if wishes { flag } else { "alias= and ip=" }));
         }
         return Ok(Networks { mode: Some(mode), named: Vec::new() });
@@ -87,7 +99,7 @@ fn needs_name(flag: &str) -> Error {
 fn one(text: &str) -> Result<(NetworkMode, Membership)> {
     let wrong = |why: String| {
         Error::invalid(format!("--network '{text}': {why}"))
-            .with_hint("write --network name=NAME[,alias=NAME][,ip=ADDRESS]")
+            .with_hint("write --network name=NAME[,alias=NAME][,ip=ADDRESS][,ip6=ADDRESS]")
     };
     if !text.contains('=') {
         return Ok((options::mode("--network", text)?, membership(text)));
@@ -102,9 +114,10 @@ fn one(text: &str) -> Result<(NetworkMode, Membership)> {
             "name" => return Err(wrong("there are two names".into())),
             "alias" => wish.aliases.push(alias("--network alias=", value)?),
             "ip" => wish.address = Some(address("--network ip=", value)?),
-            "ip6" | "mac-address" | "link-local-ip" | "driver-opt" | "gw-priority" => {
+            "ip6" => wish.ipv6 = Some(ipv6("--network ip6=", value)?),
+            "mac-address" | "link-local-ip" | "driver-opt" | "gw-priority" => {
                 return Err(Error::unsupported(format!("--network {key}= is not supported"))
-                    .with_hint("a network here gives a container names and one IPv4 address"));
+                    .with_hint("a network here gives a container names and one address"));
             }
             _ => return Err(wrong(format!("there is no key '{key}'"))),
         }
@@ -136,6 +149,14 @@ pub fn address(flag: &str, text: &str) -> Result<Ipv4Addr> {
     })
 }
 
+/// An IPv6 address that a container wishes.
+pub fn ipv6(flag: &str, text: &str) -> Result<Ipv6Addr> {
+    text.parse().map_err(|_| {
+        Error::invalid(format!("{flag} '{text}' is not an IPv6 address"))
+            .with_hint("write the IPv4 address behind the network's range, as fd00:80::100.80.0.7")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,7 +165,7 @@ mod tests {
         let owned = |texts: &[&str]| -> Vec<String> {
             texts.iter().map(|text| (*text).to_owned()).collect()
         };
-        parse(&owned(texts), &owned(aliases), address)
+        parse(&owned(texts), &owned(aliases), (address, None))
     }
 
     #[test]
@@ -185,7 +206,9 @@ mod tests {
             (&["lab"], &["a\n1.1.1.1 x"], None, "is not a name"),
             (&["lab"], &[], Some("::1"), "'::1' is not an IPv4 address"),
             (&["name=lab,ip=x"], &[], None, "'x' is not an IPv4 address"),
-            (&["name=lab,ip6=::1"], &[], None, "ip6= is not supported"),
+            (&["name=lab,ip6=x"], &[], None, "'x' is not an IPv6 address"),
+            (&["name=host,ip6=::1"], &[], None, "alias= and ip= is possible only"),
+            (&["name=lab,mac-address=x"], &[], None, "mac-address= is not supported"),
             (&["name=lab,colour=red"], &[], None, "no key 'colour'"),
             (&["name=lab,alias"], &[], None, "'alias' has no value"),
             (&["name=a,name=b"], &[], None, "two names"),

@@ -7,7 +7,7 @@ use engine::spec::{RestartPolicy, SeccompChoice};
 use engine::supervise::Signal;
 use oci::Platform;
 
-use super::{LogRequest, SecurityOption, VolumesFrom};
+use super::{LogRequest, SecurityOption, VolumesFrom, ports};
 use crate::error::{Error, Result};
 use crate::session::Surroundings;
 use crate::size;
@@ -85,10 +85,11 @@ pub fn expose(text: &str) -> Result<Vec<String>> {
             .with_hint("write --expose PORT[-PORT][/PROTOCOL]")
     };
     let (ports, protocol) = text.split_once('/').unwrap_or((text, "tcp"));
+    let protocol = protocol.to_ascii_lowercase();
     let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
-    let number = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    let number = |text: &str| ports::number(text).filter(|port| *port > 0);
     let (first, last) = number(first).zip(number(last)).ok_or_else(wrong)?;
-    if first > last || !["tcp", "udp", "sctp"].contains(&protocol) {
+    if first > last || !["tcp", "udp", "sctp"].contains(&&*protocol) {
         return Err(wrong());
     }
     Ok((first..=last).map(|port| format!("{port}/{protocol}")).collect())

@@ -18,10 +18,10 @@ pub fn parse(text: &str) -> Result<Publish> {
 
 fn parsed(text: &str) -> Result<Publish, String> {
     let (ports, protocol) = text.rsplit_once('/').unwrap_or((text, "tcp"));
-    let udp = match protocol {
+    let udp = match protocol.to_ascii_lowercase().as_str() {
         "tcp" => false,
         "udp" => true,
-        other => return Err(format!("there is no protocol '{other}' (tcp, udp)")),
+        _ => return Err(format!("there is no protocol '{protocol}' (tcp, udp)")),
     };
     let (rest, inside) = match ports.rsplit_once(':') {
         Some((rest, inside)) => (Some(rest), inside),
@@ -53,14 +53,19 @@ fn parsed(text: &str) -> Result<Publish, String> {
     Ok(Publish { address, host, among, inside, count, udp })
 }
 
+/// A number without a sign.
+pub(super) fn number(text: &str) -> Option<u16> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
 fn range_or_zero(text: &str) -> Result<(u16, u16), String> {
     if text == "0" { Ok((0, 1)) } else { range(text) }
 }
 
 fn range(text: &str) -> Result<(u16, u16), String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let port = |text: &str| match text.parse::<u16>() {
-        Ok(port) if port > 0 => Ok(port),
+    let port = |text: &str| match number(text) {
+        Some(port) if port > 0 => Ok(port),
         _ => Err(format!("'{text}' is not a port (1 to 65535)")),
     };
     let (first, last) = (port(first)?, port(last)?);
@@ -81,7 +86,7 @@ pub fn as_published(publish: &[Publish]) -> Result<Vec<Published>> {
             Some(IpAddr::V4(address)) => address,
             Some(IpAddr::V6(address)) => {
                 return Err(Error::unsupported(format!(
-                    "a port of a container in a network with a name cannot be published at                      {address}"
+                    "a port of a container in this network cannot be published at {address}"
                 ))
                 .with_hint("publish it at an IPv4 address, or at all: -p 8080:80"));
             }
@@ -202,6 +207,8 @@ mod tests {
             ("8080:80", publish(None, 8080, 80, 1, false)),
             ("80", publish(None, 0, 80, 1, false)),
             ("53:53/udp", publish(None, 53, 53, 1, true)),
+            ("8094:80/TCP", publish(None, 8094, 80, 1, false)),
+            ("53:53/Udp", publish(None, 53, 53, 1, true)),
             ("127.0.0.1:8080:80", publish(Some("127.0.0.1"), 8080, 80, 1, false)),
             ("127.0.0.1::80", publish(Some("127.0.0.1"), 0, 80, 1, false)),
             ("[::1]:8080:80", publish(Some("::1"), 8080, 80, 1, false)),
@@ -209,9 +216,30 @@ mod tests {
         ] {
             assert_eq!(parsed(text).unwrap(), wanted, "{text}");
         }
-        for text in ["", "x", "0", "80:", "70000:80", "1-2:3-5", "80/sctp", "9-8", "a:1:2"] {
+        for text in [
+            "",
+            "x",
+            "0",
+            "80:",
+            "70000:80",
+            "1-2:3-5",
+            "80/sctp",
+            "9-8",
+            "a:1:2",
+            "+8109:80",
+            "80:+80",
+            "8000-+8001:80",
+        ] {
             assert!(parsed(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn networks_have_no_ports_at_ipv6() {
+        let error = as_published(&[parsed("[::1]:8080:80").unwrap()]).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(text, "a port of a container in this network cannot be published at ::1");
+        assert!(error.hint().is_some());
     }
 
     #[test]

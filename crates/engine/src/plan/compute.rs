@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// The longest host name; see uname(2).
 const HOSTNAME_MAX: usize = 64;
+/// The longest part of one (RFC 1123).
+const LABEL_MAX: usize = 63;
 
 /// What differs from the container's own configuration for one `run` or `exec`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -111,7 +113,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         identity::ids(owner, config.namespaces.user, request.facts)?
     };
     let hostname = config.hostname.clone().filter(|name| !name.is_empty());
-    check_hostname(hostname.as_deref())?;
+    hostname.as_deref().map_or(Ok(()), check_hostname)?;
     if request.own_ids {
         check_shared_memory(request, &mut warnings)?;
     }
@@ -178,17 +180,30 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     })
 }
 
-fn check_hostname(name: Option<&str>) -> Result<()> {
-    match name {
-        Some(name) if name.len() > HOSTNAME_MAX || name.contains(['\0', '\n', '/']) => {
-            Err(Error::Invalid {
-                what: "--hostname".into(),
-                value: name.into(),
-                why: format!("a host name has at most {HOSTNAME_MAX} characters, and no '/'"),
-            })
-        }
-        _ => Ok(()),
-    }
+/// Checks a host name: labels of letters, digits and hyphens with dots between them (RFC 1123), and
+/// underscores, which Docker takes too. It stands in `/etc/hosts`.
+///
+/// # Errors
+/// [`Error::Invalid`] with the rule that is broken.
+pub fn check_hostname(name: &str) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_long = |label: &str| label.len() > LABEL_MAX;
+    let is_edged = |label: &str| label.starts_with('-') || label.ends_with('-');
+    let why = if let Some(odd) = name.chars().find(|c| !plain(*c)) {
+        format!("a host name has letters, digits, '-', '_' and '.', and not {odd:?}")
+    } else if name.len() > HOSTNAME_MAX {
+        format!("a host name has at most {HOSTNAME_MAX} characters, and this one {}", name.len())
+    } else if name.split('.').any(str::is_empty) {
+        "a host name has no dot at its beginning or end, and no two beside each other".into()
+    } else if name.split('.').any(is_long) {
+        format!("a part of a host name has at most {LABEL_MAX} characters between dots")
+    } else if name.split('.').any(is_edged) {
+        "a part of a host name neither begins nor ends with '-'".into()
+    } else {
+        return Ok(());
+    };
+    let value = name.escape_debug().to_string();
+    Err(Error::Invalid { what: "--hostname".into(), value, why })
 }
 
 /// Without mounts of the container's own it has the host's `/dev/shm`, which may be large enough.

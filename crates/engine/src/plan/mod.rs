@@ -15,7 +15,7 @@ mod namespaces;
 mod peers;
 mod security;
 
-pub use compute::{Overrides, PrivateBy, Request, plan};
+pub use compute::{Overrides, PrivateBy, Request, check_hostname, plan};
 pub use identity::{Accounts, KEEP_GROUPS, NoAccounts, caller_inside, home, range};
 pub use limits::changed_settings;
 pub use namespaces::Neighbour;
@@ -25,7 +25,7 @@ pub use security::{capability_names, parse_capability};
 use crate::spec::MountSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 /// Address under which pasta answers name queries for the host.
@@ -438,6 +438,10 @@ pub struct Link {
     /// The address of the way out; `None` in a network that has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Ipv4Addr>,
+    /// The container's IPv6 address, and how many bits of it all members have; `None` in a network
+    /// that has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipv6: Option<(Ipv6Addr, u8)>,
 }
 
 /// Limits through a control group.

@@ -50,7 +50,8 @@ pub(super) fn mounts(
     let mut list = Vec::new();
     proc_and_sys(config, namespaces, &mut list);
     devices(request, namespaces, own_terminals, &mut list)?;
-    let files = etc(request, network, hostname, &mut list);
+    let shares_host = namespaces.net == Source::Host;
+    let files = etc(request, (hostname, network), shares_host, &mut list)?;
     let mut asked: Vec<&MountSpec> =
         config.mounts.iter().chain(&request.overrides.mounts).collect();
     asked.sort_by_key(|mount| mount.target.components().count());
@@ -202,17 +203,17 @@ fn terminals() -> Mount {
 /// the host's where nothing else was asked for.
 fn etc(
     request: &Request<'_>,
-    network: &Network,
-    hostname: Option<&str>,
+    (hostname, network): (Option<&str>, &Network),
+    shares_host: bool,
     list: &mut Vec<Mount>,
-) -> Vec<EtcFile> {
+) -> Result<Vec<EtcFile>> {
     let config = request.config;
     let own = |name: &str| request.place.join("etc").join(name);
     // What was asked for is shown in a tree without such a file too.
     let files = [
         (
             "hosts",
-            hosts(config, hostname, network, own("hosts")),
+            hosts(request, shares_host, (hostname, network), own("hosts"))?,
             !config.add_host.is_empty() || network.is_named(),
         ),
         ("resolv.conf", resolv(config, network, own("resolv.conf")), !config.dns.is_empty()),
@@ -224,7 +225,7 @@ fn etc(
         flags: MountFlags { read_only: config.read_only, ..MountFlags::default() },
         optional: !asked,
     }));
-    files.into_iter().map(|(_, file, _)| file).collect()
+    Ok(files.into_iter().map(|(_, file, _)| file).collect())
 }
 
 fn name_of_host(hostname: Option<&str>, path: PathBuf) -> EtcFile {
@@ -234,24 +235,29 @@ fn name_of_host(hostname: Option<&str>, path: PathBuf) -> EtcFile {
 }
 
 fn hosts(
-    config: &ContainerConfig,
-    hostname: Option<&str>,
-    network: &Network,
+    request: &Request<'_>,
+    shares_host: bool,
+    (hostname, network): (Option<&str>, &Network),
     path: PathBuf,
-) -> EtcFile {
+) -> Result<EtcFile> {
     use std::fmt::Write;
+    let config = request.config;
     let (mut text, inherit) = (String::new(), *network == Network::Inherit);
     if !inherit {
         text.push_str("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
     }
     for (name, address) in &config.add_host {
-        // pasta shows the host under this address, slirp4netns under its gateway.
-        let address = if address == "host-gateway" { "169.254.1.2" } else { address };
+        let address = if address == "host-gateway" {
+            host_gateway(request, shares_host, (name, network))?
+        } else {
+            address.clone()
+        };
         let _ = writeln!(text, "{address}\t{name}");
     }
     let place = network.place();
-    // The name in the network stands among the others of the members.
-    let is_other = |name: &&str| place.is_none_or(|place| place.name != *name);
+    // The name in the network stands among the others of the members, if there are networks.
+    let is_other =
+        |name: &&str| place.is_none_or(|place| place.hosts.is_empty() || place.name != *name);
     if let Some(name) = hostname.filter(is_other) {
         let own = place.map_or(Ipv4Addr::new(127, 0, 1, 1), |place| place.address);
         // As Docker: a name with a domain, and the same without it.
@@ -259,7 +265,28 @@ fn hosts(
         let _ = writeln!(text, "{own}\t{name}{short}");
     }
     text.push_str(place.map_or("", |place| &place.hosts));
-    EtcFile { path, base: inherit.then(|| "/etc/hosts".into()), without: Vec::new(), text }
+    Ok(EtcFile { path, base: inherit.then(|| "/etc/hosts".into()), without: Vec::new(), text })
+}
+
+/// The address at which a container reaches the host (`--add-host NAME:host-gateway`).
+fn host_gateway(
+    request: &Request<'_>,
+    shares_host: bool,
+    (name, network): (&str, &Network),
+) -> Result<String> {
+    match (network, request.facts.host_address) {
+        (Network::Inherit, _) if shares_host => Ok(Ipv4Addr::LOCALHOST.to_string()),
+        // The loopback is the container's own; other addresses are the host's.
+        (Network::Names(_), Some(address)) => Ok(address.to_string()),
+        // A running container has its file already.
+        (Network::Names(_), None) if !request.overrides.exec => Err(Error::Missing {
+            what: format!("--add-host {name}:host-gateway"),
+            needs: "one address of this host that leads to it: there is no default route".into(),
+            hint: Some(format!("give the address: --add-host {name}:ADDRESS")),
+        }),
+        // pasta shows the host under this address, slirp4netns under its gateway.
+        _ => Ok("169.254.1.2".into()),
+    }
 }
 
 fn resolv(config: &ContainerConfig, network: &Network, path: PathBuf) -> EtcFile {

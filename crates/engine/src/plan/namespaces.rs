@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::spec::{NamespaceMode, NetworkMode, Publish};
 use abi::network::members::SOCKETS;
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -55,6 +56,7 @@ pub(super) fn namespaces(
     let mut chosen = Chosen { request, namespaces: Namespaces::default() };
     chosen.private_or_shared(hostname)?;
     let network = chosen.network(warnings)?;
+    chosen.share_host_name(hostname)?;
     chosen.join()?;
     // The host's name is not known on a network of the container's own.
     let namespaces = &mut chosen.namespaces;
@@ -156,6 +158,18 @@ impl Chosen<'_> {
         Ok(network)
     }
 
+    /// Who has another container's network and its `/etc/hosts` is called as that one, too.
+    fn share_host_name(&mut self, hostname: Option<&str>) -> Result<()> {
+        let config = self.request.config;
+        if let NetworkMode::Container(name) = &config.network.mode
+            && config.namespaces.uts == NamespaceMode::Default
+            && hostname.is_none()
+        {
+            self.namespaces.uts = self.shared(name, Kinds::UTS)?;
+        }
+        Ok(())
+    }
+
     /// `--join`: the namespaces of another container, where nothing else is asked for.
     fn join(&mut self) -> Result<()> {
         let config = self.request.config;
@@ -255,7 +269,28 @@ fn device(facts: &Facts, warnings: &mut Vec<String>) -> Device {
 /// A network without a namespace.
 fn translated(request: &Request<'_>) -> Result<Network> {
     check_ports(request)?;
+    if !request.overrides.exec {
+        check_places(&request.config.network.publish)?;
+    }
     Ok(Network::Names(request.network.cloned()))
+}
+
+/// Without a namespace the program's own socket is bound at the host's port, so a port of the
+/// container has one.
+fn check_places(publish: &[Publish]) -> Result<()> {
+    let mut seen = HashSet::new();
+    let all = publish.iter().flat_map(|one| one.pairs().map(|(_, inside)| (inside, one.udp)));
+    for (inside, udp) in all {
+        if !seen.insert((inside, udp)) {
+            let protocol = if udp { "udp" } else { "tcp" };
+            return Err(Error::Missing {
+                what: format!("publishing port {inside}/{protocol} of the container twice"),
+                needs: "a network namespace: in this mode a port has one place on the host".into(),
+                hint: Some("publish it once, or use --execmode=N1".into()),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The helper listens as the user, and so does a program without a namespace.

@@ -3,6 +3,7 @@
 mod copy_up;
 mod fake;
 mod files;
+mod host_name;
 mod inode_log;
 mod layered;
 mod machine;

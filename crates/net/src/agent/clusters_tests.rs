@@ -74,7 +74,7 @@ impl Machine {
             subnet: Some("100.80.0.0/24".parse().unwrap()),
             ..Request::default()
         };
-        let network = Networks::of(&store).create(request, &[]).unwrap();
+        let network = Networks::of(&store).create(request, (&[], &[])).unwrap();
         cluster::settle(&network, cluster::Place { address: node, port: 7370 }).unwrap();
         Self { _directory: directory, store, network, fakes: Arc::default(), node }
     }

@@ -1,12 +1,12 @@
 //! Takes the devices of containers that have network namespaces, for the [`switch`](crate::switch).
 //!
 //! The process beside a container connects to a socket in the store's directory and sends one
-//! message: which container it is, and for each of its networks the id and the address
-//! ([`greeting`]), with descriptors: the ports of its devices in the same order, then a UDP socket
-//! and a TCP listener at 127.0.0.11, port 53, of the container's own namespace; and where the
-//! switch is the container's way out too, the bound sockets of its published ports ([`way_out`]).
-//! The agent answers `+`, or the reason for its refusal. The container's ports and its questions
-//! for names are served as long as the connection lasts.
+//! message: which container it is, and for each of its networks the id, the address and the IPv6
+//! prefix ([`greeting`]), with descriptors: the ports of its devices in the same order, then a UDP
+//! socket and a TCP listener at 127.0.0.11, port 53, of the container's own namespace; and where
+//! the switch is the container's way out too, the bound sockets of its published ports
+//! ([`way_out`]). The agent answers `+`, or the reason for its refusal. The container's ports and
+//! its questions for names are served as long as the connection lasts.
 //!
 //! So nothing has to be noticed or cleaned up: the kernel closes the connection when that process
 //! ends, whatever ends it. And if the agent is killed, the process sees the end of the connection,
@@ -39,6 +39,7 @@ use super::server::{self, Answers, Client};
 use crate::members::Endpoint;
 use crate::names::host;
 use crate::subnet::Subnet;
+use crate::switch::frame::Ranges;
 use crate::switch::outside::{Published, Way};
 use crate::switch::{Place, Switch};
 
@@ -69,8 +70,10 @@ pub fn socket(store: &Store) -> PathBuf {
 
 /// The message about a container that is in these networks.
 pub fn greeting(id: &str, endpoints: &[Endpoint]) -> String {
-    let line =
-        |one: &Endpoint| format!("{} {}/{}\n", one.network_id, one.address, one.subnet.prefix());
+    let line = |one: &Endpoint| {
+        let prefix = one.prefix.map(|prefix| format!(" {prefix}")).unwrap_or_default();
+        format!("{} {}/{}{prefix}\n", one.network_id, one.address, one.subnet.prefix())
+    };
     let lines: String = endpoints.iter().map(line).collect();
     format!("{WORD}\n{id}\n{lines}")
 }
@@ -105,10 +108,14 @@ fn parse(text: &str) -> Option<Greeting<'_>> {
     let id = lines.next().filter(|id| !id.is_empty())?;
     let place = |line: &str| {
         let (network, rest) = line.split_once(' ')?;
-        let (address, prefix) = rest.split_once('/')?;
+        let (place, prefix) = match rest.split_once(' ') {
+            Some((place, prefix)) => (place, Some(prefix.parse().ok()?)),
+            None => (rest, None),
+        };
+        let (address, bits) = place.split_once('/')?;
         let address: Ipv4Addr = address.parse().ok()?;
-        let subnet = Subnet::around(address, prefix.parse().ok()?)?;
-        Some(Place { network: network.to_owned(), address, subnet })
+        let subnet = Subnet::around(address, bits.parse().ok()?)?;
+        Some(Place { network: network.to_owned(), address, ranges: Ranges { subnet, prefix } })
     };
     let is_place = |line: &&str| !line.starts_with(OUT_WORD);
     let mut places = Vec::new();
@@ -252,7 +259,7 @@ impl Links {
         };
         watch(UDP, &given.udp)?;
         watch(TCP, &given.tcp)?;
-        let near = places.iter().map(|place| place.subnet).collect();
+        let near = places.iter().map(|place| place.ranges.subnet).collect();
         if let Err(error) = self.connect(&mut given, places, descriptors).and_then(|()| {
             let Some((number, gateway, ports)) = out else { return Ok(()) };
             let published = ports.into_iter().zip(sockets);

@@ -12,6 +12,7 @@ fn greetings_are_read_as_they_were_written() {
         network: network.into(),
         network_id: network.repeat(8),
         subnet: Subnet::around(address.into(), 24).unwrap(),
+        prefix: None,
         gateway: [10, 0, 0, 1].into(),
         internal: false,
         node: None,
@@ -19,13 +20,14 @@ fn greetings_are_read_as_they_were_written() {
         slot: 7,
         kind: crate::Kind::Packets,
     };
-    let both = [endpoint("ab", [10, 0, 0, 2]), endpoint("cd", [10, 1, 0, 2])];
+    let mut both = [endpoint("ab", [10, 0, 0, 2]), endpoint("cd", [10, 1, 0, 2])];
+    both[1].prefix = Some("fd00::/64".parse().unwrap());
     let text = greeting("0f", &both);
     let read = parse(&text).unwrap();
     let place = |endpoint: &Endpoint| Place {
         network: endpoint.network_id.clone(),
         address: endpoint.address,
-        subnet: endpoint.subnet,
+        ranges: Ranges { subnet: endpoint.subnet, prefix: endpoint.prefix },
     };
     let places: Vec<_> = both.iter().map(place).collect();
     assert_eq!(read, Greeting { id: "0f", places: places.clone(), out: None });
@@ -34,7 +36,6 @@ fn greetings_are_read_as_they_were_written() {
     let told = Some((0, both[0].gateway, ports.to_vec()));
     assert_eq!(parse(&format!("{text}{out}")).unwrap(), Greeting { id: "0f", places, out: told });
     // The first network with a way out leads there.
-    let mut both = both;
     both[0].internal = true;
     assert_eq!(way_out(&both, &[]).as_deref(), Some("out 1 10.0.0.1\n"));
     both[1].internal = true;
@@ -42,7 +43,7 @@ fn greetings_are_read_as_they_were_written() {
     for bad in ["", "coracle-links 2\n0f\n", "coracle-links 1\n", "coracle-links 1\n\n"] {
         assert!(parse(bad).is_none(), "{bad:?}");
     }
-    for bad in ["ab", "ab 10.0.0.2", "ab 10.0.0.2/33", "ab x/24"] {
+    for bad in ["ab", "ab 10.0.0.2", "ab 10.0.0.2/33", "ab x/24", "ab 10.0.0.2/24 x"] {
         assert!(parse(&format!("{WORD}\n0f\n{bad}\n")).is_none(), "{bad:?}");
     }
     for bad in ["out", "out 0", "out 2 10.0.0.1", "out 0 x", "out 0 10.0.0.1\nsctp 1"] {
@@ -65,7 +66,7 @@ impl server::Directory for Echo {
             kind: Kind::Packets,
             since: 0,
         };
-        Some(Zone::of(&[("lab", "10.0.0.0/24".parse().unwrap(), &[entry])]))
+        Some(Zone::of(&[("lab", "10.0.0.0/24".parse().unwrap(), None, &[entry])]))
     }
 
     fn servers(&self, _: &Client, _: Transport) -> Vec<std::net::SocketAddr> {

@@ -28,7 +28,7 @@ use crate::members::{self, Entry};
 use crate::networks::Networks;
 use crate::stamp::{Stamp, stamp};
 use crate::switch::Switch;
-use crate::{Subnet, remote, table};
+use crate::{Prefix, Subnet, remote, table};
 
 /// The agent stays for so long after the last container: the next one may come at once.
 const LINGER: Duration = Duration::from_secs(5);
@@ -171,21 +171,24 @@ impl Known {
             id = Some(own.id.clone());
             entries.retain(|entry| is_it(entry) || self.alive.is_alive(&entry.id));
             entries.extend(remote::remote(&network).unwrap_or_default());
-            found.push((network.name().to_owned(), network.definition().subnet, entries));
+            let definition = network.definition();
+            let name = definition.name.clone();
+            found.push((name, (definition.subnet, definition.ipv6), entries));
         }
         Some((id?, found))
     }
 }
 
-/// A network's name, addresses and members.
-type Joined = (String, Subnet, Vec<Entry>);
+/// A network's name, addresses of both versions, and members.
+type Joined = (String, (Subnet, Option<Prefix>), Vec<Entry>);
 
 impl Directory for Known {
     fn zone(&self, client: &Client, transport: Transport) -> Option<Zone> {
         let (_, networks) = self.networks(client, transport)?;
-        let networks: Vec<_> =
-            networks.iter().map(|(name, subnet, all)| (name.as_str(), *subnet, &**all)).collect();
-        Some(Zone::of(&networks))
+        let named = networks
+            .iter()
+            .map(|(name, (subnet, prefix), all)| (name.as_str(), *subnet, *prefix, all.as_slice()));
+        Some(Zone::of(&named.collect::<Vec<_>>()))
     }
 
     fn servers(&self, client: &Client, transport: Transport) -> Vec<SocketAddr> {

@@ -89,7 +89,7 @@ fn zone(name: &str, last: u8) -> Zone {
         kind: crate::Kind::Names,
         since: 0,
     };
-    Zone::of(&[("lab", "10.0.0.0/24".parse().unwrap(), &[entry])])
+    Zone::of(&[("lab", "10.0.0.0/24".parse().unwrap(), None, &[entry])])
 }
 
 pub(super) fn question(name: &str) -> Vec<u8> {

@@ -13,7 +13,8 @@ use crate::kind::Kind;
 use crate::locks::lock;
 use crate::peers::{PublicKey, Remote};
 use crate::slices;
-use crate::switch::{Switch, Uplink, frame};
+use crate::switch::frame::{self, Ranges};
+use crate::switch::{Switch, Uplink};
 
 /// The switch's side.
 pub(super) struct ToOthers(pub(super) Arc<Served>);
@@ -62,10 +63,11 @@ fn one_of_each(joined: &Joined) -> Vec<Ipv4Addr> {
 
 /// Hands a frame of another host, which has this key, to this host's members.
 pub(super) fn deliver(switch: &Switch, joined: &Joined, key: &PublicKey, bytes: &[u8]) {
-    let subnet = joined.network.definition().subnet;
+    let definition = joined.network.definition();
+    let ranges = Ranges { subnet: definition.subnet, prefix: definition.ipv6 };
     let its = joined.view().list.position(key);
-    let is_its = |sender| its.is_some() && slices::owner(subnet, sender) == its;
-    if frame::sender(bytes).is_some_and(is_its) {
-        switch.deliver(joined.network.id(), subnet, bytes);
+    let is_its = |sender| its.is_some() && slices::owner(ranges.subnet, sender) == its;
+    if frame::sender(bytes, ranges.prefix).is_some_and(is_its) {
+        switch.deliver(joined.network.id(), &ranges, bytes);
     }
 }

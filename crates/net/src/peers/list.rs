@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use serde::{Deserialize, Serialize};
 
 use super::key::PublicKey;
+use crate::prefix::Prefix;
 use crate::subnet::Subnet;
 use crate::{names, slices};
 
@@ -30,6 +31,9 @@ pub struct Host {
     pub key: PublicKey,
     /// The network's addresses, the same on all hosts.
     pub subnet: Subnet,
+    /// The network's IPv6 addresses, the same on all hosts; `None` in one without IPv6.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipv6: Option<Prefix>,
     /// The network has no way out; the same on all hosts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub internal: bool,
@@ -47,9 +51,12 @@ impl Host {
     /// Its entry in a list, as it is written in a file.
     pub fn entry(&self) -> String {
         let mut text = String::from("[[member]]\n");
-        let Self { name, address, port, key, subnet, internal, revoked } = self;
+        let Self { name, address, port, key, subnet, ipv6, internal, revoked } = self;
         let _ = writeln!(text, "name = \"{name}\"\naddress = \"{address}\"\nport = {port}");
         let _ = writeln!(text, "key = \"{key}\"\nsubnet = \"{subnet}\"");
+        if let Some(ipv6) = ipv6 {
+            let _ = writeln!(text, "ipv6 = \"{ipv6}\"");
+        }
         for (word, is_so) in [("internal", internal), ("revoked", revoked)] {
             if *is_so {
                 let _ = writeln!(text, "{word} = true");
@@ -133,6 +140,12 @@ impl List {
                             its list on the others";
                 return Err(wrong(at, why, hint));
             }
+            if host.ipv6 != first.ipv6 {
+                let why = format!("{} and {} differ in 'ipv6'", first.name, host.name);
+                let hint = "all hosts have the same IPv6 addresses, or none: make the network on \
+                            one host, and join its list on the others";
+                return Err(wrong(at, why, hint));
+            }
             if host.internal != first.internal {
                 let why = format!("{} and {} differ in 'internal'", first.name, host.name);
                 let hint = "a network has a way out on all hosts or on none: write internal = true \
@@ -193,6 +206,10 @@ impl Host {
             let why = format!("subnet {subnet} has fewer than 8 or more than 28 bits");
             return Err((why, "make a network with a larger --subnet"));
         }
+        if let Some((ipv6, why)) = self.ipv6.and_then(|ipv6| Some((ipv6, ipv6.unusable()?))) {
+            let why = format!("ipv6 {ipv6} is not usable: {why}");
+            return Err((why, "write what 'coracle network invite' prints"));
+        }
         Ok(())
     }
 }
@@ -208,6 +225,7 @@ mod tests {
             port: PORT,
             key: PublicKey::of([number; 32]),
             subnet: "100.80.0.0/24".parse().unwrap(),
+            ipv6: None,
             internal: false,
             revoked: false,
         }
@@ -262,6 +280,12 @@ mod tests {
             (&|list| list.hosts[1].address = list.hosts[0].address, Some(1), "10.0.0.1:7370"),
             (&|list| list.hosts[1].subnet = "10.9.0.0/24".parse().unwrap(), Some(1), "differs"),
             (&|list| list.hosts[1].internal = true, Some(1), "differ in 'internal'"),
+            (&|list| list.hosts[1].ipv6 = "fd00::/64".parse().ok(), Some(1), "differ in 'ipv6'"),
+            (
+                &|list| list.hosts[0].ipv6 = "fd00::/97".parse().ok(),
+                Some(0),
+                "ipv6 fd00::/97 is not usable: it has fewer than 64 or more than 96 bits",
+            ),
             (&|list| list.hosts[1].name = "a b".into(), Some(1), "\"a b\" is not a host name"),
             (&|list| list.hosts[0].name.clear(), Some(0), "\"\" is not a host name"),
             (&|list| list.hosts[0].port = 0, Some(0), "port 0"),

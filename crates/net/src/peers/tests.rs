@@ -88,6 +88,7 @@ impl Side {
             port: self.place.port(),
             key: self.key.public(),
             subnet: "100.80.0.0/24".parse().unwrap(),
+            ipv6: None,
             internal: false,
             revoked: false,
         }

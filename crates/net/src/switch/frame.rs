@@ -4,19 +4,22 @@
 //! left to the device: a checksum, or the cutting of a large piece of TCP. Devices of members take
 //! that as it is, so nothing here reads it.
 //!
-//! Frames go by their IPv4 destination and not by their ethernet address, which follows from it
-//! ([`ethernet`]). So nothing is learned, and nothing can be forgotten or be learned wrongly.
+//! Frames go by their IP destination and not by their ethernet address, which follows from it
+//! ([`ethernet`]). So nothing is learned, and nothing can be forgotten or be learned wrongly. An
+//! IPv6 address stands for an IPv4 one ([`crate::prefix`]), so both lead to the same member; what
+//! only IPv6 has is in the module `neighbour`.
 
 use std::net::Ipv4Addr;
 
+use super::neighbour;
+pub use super::route::{Ranges, Route};
+use crate::prefix::Prefix;
 use crate::subnet::Subnet;
 
 /// Size of `struct virtio_net_hdr`.
 pub const HEADER: usize = 10;
 /// The longest frame with its header: the kernel cuts packets of more than 64 kB itself.
 pub const LONGEST: usize = HEADER + ETHERNET + (64 << 10);
-/// Size of an answer to a question for an address.
-pub const ANSWER: usize = HEADER + ETHERNET + ARP;
 
 /// Size of an ethernet header: both addresses, and the kind.
 pub(super) const ETHERNET: usize = 14;
@@ -28,23 +31,9 @@ const IP: usize = 20;
 /// The kind of frames of IPv4.
 pub(super) const KIND_IP: u16 = 0x0800;
 const KIND_ARP: u16 = 0x0806;
+const KIND_IPV6: u16 = 0x86dd;
 const REQUEST: u16 = 1;
 const REPLY: u16 = 2;
-
-/// Where a frame goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
-    /// To the member with this address.
-    Member(Ipv4Addr),
-    /// To all members.
-    All,
-    /// To nobody: it asks for the ethernet address of this member.
-    Question(Ipv4Addr),
-    /// Out of the network.
-    Outside,
-    /// Nowhere: it is none of IPv4, damaged, or from an address that is not the sender's.
-    Nowhere,
-}
 
 /// The ethernet address of the member with an IPv4 address: Docker's.
 pub const fn ethernet(address: Ipv4Addr) -> [u8; 6] {
@@ -52,13 +41,15 @@ pub const fn ethernet(address: Ipv4Addr) -> [u8; 6] {
     [0x02, 0x42, a, b, c, d]
 }
 
-/// Where a frame with its header goes in the network `subnet`. `sender`: the member that sends it,
-/// which must have written its own address into it.
-pub fn route(frame: &[u8], subnet: Subnet, sender: Ipv4Addr) -> Route {
+/// Where a frame with its header goes in a network with these addresses. `sender`: the member that
+/// sends it, which must have written its own address into it.
+pub fn route(frame: &[u8], network: &Ranges, sender: Ipv4Addr) -> Route {
+    let Ranges { subnet, prefix } = *network;
     let Some((kind, body)) = kind(frame) else { return Route::Nowhere };
-    let addresses = match kind {
-        KIND_ARP => return question(body, subnet, sender),
-        KIND_IP => destination(body),
+    let addresses = match (kind, prefix) {
+        (KIND_IP, _) => destination(body),
+        (KIND_ARP, _) => return question(body, subnet, sender),
+        (KIND_IPV6, Some(prefix)) => return neighbour::route(body, (subnet, prefix), sender),
         _ => None,
     };
     match addresses {
@@ -72,35 +63,46 @@ pub fn route(frame: &[u8], subnet: Subnet, sender: Ipv4Addr) -> Route {
     }
 }
 
-/// The address of the member that a frame with its header says it is from; `None` if it is none of
-/// IPv4.
-pub fn sender(frame: &[u8]) -> Option<Ipv4Addr> {
+/// The IPv4 address of the member that a frame with its header says it is from; `None` if it is no
+/// packet of IP. `prefix`: the network's IPv6 addresses.
+pub fn sender(frame: &[u8], prefix: Option<Prefix>) -> Option<Ipv4Addr> {
     let (kind, body) = kind(frame)?;
-    (kind == KIND_IP).then(|| destination(body)).flatten().map(|(from, _)| from)
+    match (kind, prefix) {
+        (KIND_IP, _) => destination(body).map(|(from, _)| from),
+        (KIND_IPV6, Some(prefix)) => neighbour::sender(body, prefix),
+        _ => None,
+    }
 }
 
-/// The answer to a question for the ethernet address of a member; `None` if the frame is none.
-pub fn answer(frame: &[u8], asked: Ipv4Addr) -> Option<[u8; ANSWER]> {
-    let (KIND_ARP, body) = kind(frame)? else { return None };
-    let (hardware, address) = (body.get(8..14)?, body.get(14..18)?);
+/// Whether a frame with its header holds a packet of IPv4.
+pub fn is_ipv4(frame: &[u8]) -> bool {
+    kind(frame).is_some_and(|(kind, _)| kind == KIND_IP)
+}
+
+/// Whether a frame with its header asks for an ethernet address by IPv4's way, ARP.
+pub fn is_arp(frame: &[u8]) -> bool {
+    kind(frame).is_some_and(|(kind, _)| kind == KIND_ARP)
+}
+
+/// The answer to a question of `sender` for the ethernet address of a member; `None` if the frame
+/// is none.
+pub fn answer(frame: &[u8], asked: Ipv4Addr, sender: Ipv4Addr) -> Option<Vec<u8>> {
+    let (kind, body) = kind(frame)?;
     let own = ethernet(asked);
-    let mut answer = [0; ANSWER];
-    let mut at = HEADER;
-    for part in [
-        hardware,
-        &own,
-        &KIND_ARP.to_be_bytes(),
-        body.get(..6)?,
-        &REPLY.to_be_bytes(),
-        &own,
-        &asked.octets(),
-        hardware,
-        address,
-    ] {
-        answer.get_mut(at..at + part.len())?.copy_from_slice(part);
-        at += part.len();
+    // The kernel's header says nothing.
+    let before = |to: &[u8]| [&[0; HEADER], to, &own, &kind.to_be_bytes()].concat();
+    match kind {
+        KIND_ARP => {
+            let (hardware, address) = (body.get(8..14)?, body.get(14..18)?);
+            let form = body.get(..6)?;
+            let parts = [form, &REPLY.to_be_bytes(), &own, &asked.octets(), hardware, address];
+            Some([before(hardware), parts.concat()].concat())
+        }
+        KIND_IPV6 => {
+            Some([&before(&ethernet(sender))[..], &neighbour::answer(body, own)?].concat())
+        }
+        _ => None,
     }
-    Some(answer)
 }
 
 /// What an ethernet frame holds, and of which kind it is.
@@ -156,7 +158,11 @@ pub(crate) mod tests {
         Subnet::around(DB, 24).unwrap()
     }
 
-    fn framed(kind: u16, body: &[u8]) -> Vec<u8> {
+    fn lab() -> Ranges {
+        Ranges { subnet: subnet(), prefix: None }
+    }
+
+    pub(crate) fn framed(kind: u16, body: &[u8]) -> Vec<u8> {
         let mut frame = vec![0; HEADER + 12];
         frame.extend_from_slice(&kind.to_be_bytes());
         frame.extend_from_slice(body);
@@ -185,32 +191,32 @@ pub(crate) mod tests {
 
     #[test]
     fn packets_go_by_their_destination() {
-        let to = |to| route(&packet(DB, to, &[]), subnet(), DB);
+        let to = |to| route(&packet(DB, to, &[]), &lab(), DB);
         assert_eq!(to(WEB), Route::Member(WEB));
         assert_eq!(to(DB), Route::Nowhere);
         assert_eq!(to(Ipv4Addr::new(100, 80, 1, 3)), Route::Outside);
         assert_eq!(to(Ipv4Addr::new(100, 80, 0, 255)), Route::All);
         assert_eq!(to(Ipv4Addr::BROADCAST), Route::All);
         assert_eq!(to(Ipv4Addr::new(224, 0, 0, 251)), Route::All);
-        assert_eq!(route(&packet(WEB, DB, &[]), subnet(), DB), Route::Nowhere, "a false sender");
-        assert_eq!(route(&framed(0x86dd, &[0x60; 40]), subnet(), DB), Route::Nowhere);
+        assert_eq!(route(&packet(WEB, DB, &[]), &lab(), DB), Route::Nowhere, "a false sender");
+        assert_eq!(route(&framed(0x86dd, &[0x60; 40]), &lab(), DB), Route::Nowhere);
         let mut six = packet(DB, WEB, &[]);
         six[HEADER + ETHERNET] = 0x65;
-        assert_eq!(route(&six, subnet(), DB), Route::Nowhere);
+        assert_eq!(route(&six, &lab(), DB), Route::Nowhere);
     }
 
     #[test]
     fn questions_for_members_are_answered() {
         let frame = asks(DB, WEB);
-        assert_eq!(route(&frame, subnet(), DB), Route::Question(WEB));
-        assert_eq!(route(&asks(DB, DB), subnet(), DB), Route::Nowhere);
-        assert_eq!(route(&asks(WEB, DB), subnet(), DB), Route::Nowhere, "a false sender");
-        assert_eq!(route(&asks(DB, Ipv4Addr::LOCALHOST), subnet(), DB), Route::Nowhere);
+        assert_eq!(route(&frame, &lab(), DB), Route::Question(WEB));
+        assert_eq!(route(&asks(DB, DB), &lab(), DB), Route::Nowhere);
+        assert_eq!(route(&asks(WEB, DB), &lab(), DB), Route::Nowhere, "a false sender");
+        assert_eq!(route(&asks(DB, Ipv4Addr::LOCALHOST), &lab(), DB), Route::Nowhere);
         // Whether an address is free is asked from none.
         let mut probe = frame.clone();
         probe[HEADER + ETHERNET + 14..][..4].fill(0);
-        assert_eq!(route(&probe, subnet(), DB), Route::Question(WEB));
-        let answer = answer(&frame, WEB).unwrap();
+        assert_eq!(route(&probe, &lab(), DB), Route::Question(WEB));
+        let answer = answer(&frame, WEB, DB).unwrap();
         assert_eq!(answer[HEADER..HEADER + 6], ethernet(DB));
         assert_eq!(answer[HEADER + 6..HEADER + 12], ethernet(WEB));
         let body = &answer[HEADER + ETHERNET..];
@@ -219,15 +225,15 @@ pub(crate) mod tests {
         assert_eq!(body[14..18], WEB.octets());
         assert_eq!(body[18..24], ethernet(DB));
         assert_eq!(body[24..], DB.octets());
-        assert_eq!(route(&answer, subnet(), WEB), Route::Nowhere, "an answer is no question");
+        assert_eq!(route(&answer, &lab(), WEB), Route::Nowhere, "an answer is no question");
     }
 
     #[test]
     fn what_is_cut_off_goes_nowhere() {
         for whole in [packet(DB, WEB, &[]), asks(DB, WEB)] {
-            assert_ne!(route(&whole, subnet(), DB), Route::Nowhere);
+            assert_ne!(route(&whole, &lab(), DB), Route::Nowhere);
             for length in 0..whole.len() {
-                assert_eq!(route(&whole[..length], subnet(), DB), Route::Nowhere, "{length}");
+                assert_eq!(route(&whole[..length], &lab(), DB), Route::Nowhere, "{length}");
             }
         }
     }
@@ -242,12 +248,12 @@ pub(crate) mod tests {
         ) {
             let mut frame = framed(start, &bytes);
             frame.truncate(cut);
-            match route(&frame, subnet(), DB) {
+            match route(&frame, &lab(), DB) {
                 Route::Member(to) => prop_assert!(subnet().contains(to) && to != DB),
-                Route::Question(asked) => prop_assert!(answer(&frame, asked).is_some()),
+                Route::Question(asked) => prop_assert!(answer(&frame, asked, DB).is_some()),
                 Route::All | Route::Outside | Route::Nowhere => {}
             }
-            let _ = (answer(&frame, WEB), sender(&frame), route(&bytes, subnet(), DB));
+            let _ = (answer(&frame, WEB, DB), sender(&frame, None), route(&bytes, &lab(), DB));
         }
 
         /// The same with headers of which any byte is another.
@@ -257,8 +263,8 @@ pub(crate) mod tests {
             if let Some(place) = frame.get_mut(at) {
                 *place = byte;
             }
-            if let Route::Question(asked) = route(&frame, subnet(), DB) {
-                prop_assert!(answer(&frame, asked).is_some());
+            if let Route::Question(asked) = route(&frame, &lab(), DB) {
+                prop_assert!(answer(&frame, asked, DB).is_some());
             }
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! Each member has a *port*: a descriptor that carries the frames of its device, a TAP device or a
 //! packet socket at the other end of a veth pair. A frame that is read from one port is written to
-//! that of the member with its IPv4 destination. The switch answers questions for ethernet
-//! addresses (ARP) itself, for addresses that members have; it leaves others unanswered.
+//! that of the member with its IP destination. The switch answers questions for ethernet addresses
+//! (ARP; neighbour solicitations of IPv6) itself, for addresses that members have; it leaves others
+//! unanswered.
 //!
 //! - Frames keep the kernel's header ([`frame::HEADER`]), so pieces of TCP of up to 64 kB pass as
 //!   one, and no checksum is computed between two members of a host.
@@ -17,7 +18,9 @@
 //! if the container has one there.
 
 pub mod frame;
+mod neighbour;
 pub mod outside;
+mod route;
 #[cfg(test)]
 mod tests;
 
@@ -33,8 +36,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
 use crate::locks::{lock, read, write};
-use crate::subnet::Subnet;
-use frame::Route;
+use frame::{Ranges, Route};
 use outside::{Gate, Outside, Way};
 
 /// How many frames a thread takes from a port before it looks at the others.
@@ -67,7 +69,7 @@ pub struct Place {
     /// The member's address.
     pub address: Ipv4Addr,
     /// The network's addresses.
-    pub subnet: Subnet,
+    pub ranges: Ranges,
 }
 
 /// A network with its members on this host.
@@ -83,7 +85,7 @@ struct Port {
     number: u64,
     network: Arc<Network>,
     address: Ipv4Addr,
-    subnet: Subnet,
+    ranges: Ranges,
     device: Arc<OwnedFd>,
     failures: AtomicU64,
     /// The way out, if it leads from here.
@@ -145,7 +147,7 @@ impl Switch {
     /// # Errors
     /// Those of epoll(7): the descriptor is none of a device.
     pub fn add(&self, place: Place, device: OwnedFd) -> io::Result<u64> {
-        let Place { network, address, subnet } = place;
+        let Place { network, address, ranges } = place;
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let failures = AtomicU64::new(0);
         // Locked until the member is in it: an empty one is removed.
@@ -153,7 +155,7 @@ impl Switch {
         let new = || Arc::new(Network { id: network.clone(), members: RwLock::default() });
         let network = Arc::clone(networks.entry(network.clone()).or_insert_with(new));
         let (device, gate) = (Arc::new(device), OnceLock::new());
-        let port = Arc::new(Port { number, network, address, subnet, device, failures, gate });
+        let port = Arc::new(Port { number, network, address, ranges, device, failures, gate });
         write(&self.ports).insert(number, Arc::clone(&port));
         write(&port.network.members).insert(address, Arc::clone(&port));
         drop(networks);
@@ -210,10 +212,11 @@ impl Switch {
 
     /// Hands a frame with its header that came from another host to the member with its
     /// destination, or to all members.
-    pub fn deliver(&self, network: &str, subnet: Subnet, bytes: &[u8]) {
+    pub fn deliver(&self, network: &str, ranges: &Ranges, bytes: &[u8]) {
         let found = read(&self.networks).get(network).cloned();
-        let (Some(network), Some(sender)) = (found, frame::sender(bytes)) else { return };
-        match frame::route(bytes, subnet, sender) {
+        let sender = frame::sender(bytes, ranges.prefix);
+        let (Some(network), Some(sender)) = (found, sender) else { return };
+        match frame::route(bytes, ranges, sender) {
             Route::Member(to) => {
                 if let Some(port) = member(&network, to) {
                     port.send(bytes);
@@ -282,8 +285,14 @@ impl Switch {
     fn forward(&self, port: &Port, bytes: &[u8]) {
         let (network, uplink) = (&port.network, self.uplink.get());
         let gate_at = |address| port.gate.get().filter(|gate| gate.gateway == address);
-        match frame::route(bytes, port.subnet, port.address) {
-            Route::Member(to) if let Some(gate) = gate_at(to) => gate.take(bytes),
+        match frame::route(bytes, &port.ranges, port.address) {
+            // The gateway has no IPv6 address: nothing of IPv6 leads out.
+            Route::Member(to)
+                if let Some(gate) = gate_at(to)
+                    && frame::is_ipv4(bytes) =>
+            {
+                gate.take(bytes);
+            }
             Route::Outside => {
                 if let Some(gate) = port.gate.get() {
                     gate.take(bytes);
@@ -304,8 +313,9 @@ impl Switch {
             }
             Route::Question(asked) => {
                 let is_elsewhere = || uplink.is_some_and(|uplink| uplink.has(&network.id, asked));
-                if (gate_at(asked).is_some() || member(network, asked).is_some() || is_elsewhere())
-                    && let Some(answer) = frame::answer(bytes, asked)
+                let is_gateway = gate_at(asked).is_some() && frame::is_arp(bytes);
+                if (is_gateway || member(network, asked).is_some() || is_elsewhere())
+                    && let Some(answer) = frame::answer(bytes, asked, port.address)
                 {
                     port.send(&answer);
                 }

@@ -1,4 +1,5 @@
 use super::frame::tests::{asks, packet};
+use super::neighbour::tests as six;
 use super::*;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::sync::Mutex;
@@ -20,8 +21,7 @@ impl Member {
         let (device, port) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
                 .unwrap();
-        let subnet = Subnet::around(address, 24).unwrap();
-        let place = Place { network: network.into(), address, subnet };
+        let place = Place { network: network.into(), address, ranges: six::lab() };
         Self { device, number: switch.add(place, port).unwrap() }
     }
 
@@ -75,8 +75,22 @@ fn questions_are_answered_for_members() {
     let [db, web] = [DB, WEB].map(|address| Member::new(&switch, "lab", address));
     db.send(&asks(DB, FAR));
     db.send(&asks(DB, WEB));
-    let answer = frame::answer(&asks(DB, WEB), WEB).unwrap();
+    let answer = frame::answer(&asks(DB, WEB), WEB, DB).unwrap();
     assert_eq!(db.gets(), answer);
+    assert_eq!((db.now(), web.now()), (None, None));
+}
+
+#[test]
+fn ipv6_leads_to_the_same_members() {
+    let switch = Switch::start().unwrap();
+    let [db, web] = [DB, WEB].map(|address| Member::new(&switch, "lab", address));
+    db.send(&six::asks(DB, FAR));
+    db.send(&six::asks(DB, WEB));
+    assert_eq!(db.gets(), frame::answer(&six::asks(DB, WEB), WEB, DB).unwrap());
+    db.send(&six::packet(DB, FAR, &[]));
+    db.send(&six::packet(FAR, WEB, &[1]));
+    db.send(&six::packet(DB, WEB, &[2]));
+    assert_eq!(web.gets(), six::packet(DB, WEB, &[2]));
     assert_eq!((db.now(), web.now()), (None, None));
 }
 
@@ -142,7 +156,7 @@ impl Uplink for &'static Wire {
 
     fn carry(&self, network: &str, to: Option<Ipv4Addr>, frame: &[u8]) {
         self.1.lock().unwrap().push(to);
-        self.0.deliver(network, Subnet::around(DB, 24).unwrap(), frame);
+        self.0.deliver(network, &six::lab(), frame);
     }
 }
 
@@ -154,7 +168,7 @@ fn members_of_other_hosts_are_behind_the_uplink() {
     let [db, web] = [DB, WEB].map(|address| Member::new(&here, "lab", address));
     let far = Member::new(&there, "lab", FAR);
     db.send(&asks(DB, FAR));
-    assert_eq!(db.gets(), frame::answer(&asks(DB, FAR), FAR).unwrap());
+    assert_eq!(db.gets(), frame::answer(&asks(DB, FAR), FAR, DB).unwrap());
     db.send(&packet(DB, FAR, &[8]));
     assert_eq!(far.gets(), packet(DB, FAR, &[8]));
     db.send(&packet(DB, Ipv4Addr::BROADCAST, &[9]));
@@ -162,6 +176,13 @@ fn members_of_other_hosts_are_behind_the_uplink() {
     assert_eq!(web.gets(), packet(DB, Ipv4Addr::BROADCAST, &[9]));
     assert_eq!(*wire.1.lock().unwrap(), [Some(FAR), None]);
     let far_away = packet(FAR, DB, &[1]);
-    here.deliver("lab", Subnet::around(DB, 24).unwrap(), &far_away);
+    here.deliver("lab", &six::lab(), &far_away);
     assert_eq!(db.gets(), far_away);
+    // The same with IPv6.
+    db.send(&six::asks(DB, FAR));
+    assert_eq!(db.gets(), frame::answer(&six::asks(DB, FAR), FAR, DB).unwrap());
+    db.send(&six::packet(DB, FAR, &[2]));
+    assert_eq!(far.gets(), six::packet(DB, FAR, &[2]));
+    here.deliver("lab", &six::lab(), &six::packet(FAR, DB, &[3]));
+    assert_eq!(db.gets(), six::packet(FAR, DB, &[3]));
 }

@@ -14,7 +14,7 @@ use hostfs::at::{Process, from_root, start};
 use hostfs::inode_log::IndexedLog;
 use linux_raw_sys::general::{F_GETFL, F_GETSIG, F_SETSIG, O_PATH, statx};
 use view::errno::Result;
-use view::guest::{Purpose, Straight};
+use view::guest::{HOST_NAME_MAX, Purpose, Straight};
 use view::identity::Truth;
 use view::{Dir, Errno, Host, HostFd, Task, Text};
 
@@ -149,6 +149,23 @@ impl Host for Backend<'_> {
 
     fn set_note(&mut self, key: &[u8], record: Option<&[u8]>) -> Result<()> {
         inode_log().set(key, record)
+    }
+
+    fn host_name(&mut self, into: &mut [u8; HOST_NAME_MAX]) -> Option<usize> {
+        if !shared::shared().is_renamed() {
+            return None;
+        }
+        hostfs::host_name::now(&LINUX, shared::places().run, into)
+    }
+
+    fn set_host_name(&mut self, name: &[u8]) -> Result<()> {
+        shared::shared().set_renamed();
+        hostfs::host_name::set(&LINUX, shared::places().run, name)
+    }
+
+    fn host_name_file(&mut self) -> Result<HostFd> {
+        shared::shared().set_renamed();
+        hostfs::host_name::file(&LINUX, shared::places().run)
     }
 
     fn only_names(&mut self, descriptor: i32) -> Result<bool> {

@@ -24,6 +24,7 @@ pub mod attributes;
 mod file_systems;
 mod files;
 pub mod filters;
+mod host_name;
 pub mod ids;
 mod ipc;
 mod names;

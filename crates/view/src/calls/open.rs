@@ -10,6 +10,7 @@
 //!   duration of the call in directories of the host.
 //! - For a file that stands for a device, the device is opened.
 //! - Files of `/proc` that name paths get contents made for the guest.
+//! - The file of the host name is one of the backend's ([`super::host_name`]).
 //!
 //! A new file that needs a record is made by the view, and then opened as one that exists: so no
 //! other process finds it without its owner, and the owner is who made it. Only one without a name
@@ -18,12 +19,12 @@
 mod layers;
 mod making;
 
-use super::abandon;
 use super::arguments::{Arguments, OpenFlags, open_bits};
 use super::support::{
     binding_of, call_at, copy_up, emulated, facts, find_named, from_tree, is_shared, look,
     not_executed, on_place, own_directory, reach,
 };
+use super::{abandon, host_name};
 use crate::CallContext;
 use crate::buffers::Layer;
 use crate::errno::{Errno, Result};
@@ -468,6 +469,11 @@ fn decide<N: Backend>(
         }
     } else if place.missing || flags.exclusive() || (flags.create() && place.directory) {
         return make(context, arguments, request, place);
+    } else if place.kind == Kind::HostName
+        && !(flags.path() || flags.directory() || place.directory)
+        && let Some(verdict) = host_name::open(context, flags.raw)?
+    {
+        Ok(verdict)
     } else {
         decide_existing(context, arguments, request, place)
     };

@@ -3,7 +3,7 @@
 //!
 //! A call that needs a privilege over the whole machine is refused with the error that root of an
 //! ordinary container gets (`EPERM`, or `ENOSYS` if programs have an alternative): mounts,
-//! namespaces, host name, clock, kernel modules. This does not rely on the caller being
+//! namespaces, clock, kernel modules. This does not rely on the caller being
 //! unprivileged, because Coracle may be run by root. If emulated root raises limits that the host's
 //! caller may not raise, or asks for a scheduling class, the call succeeds without effect
 //! ([`After::Forgive`]): `su`, `sshd` and `cron` end a session if they cannot set its limits. A
@@ -16,7 +16,7 @@
 //! `ptrace` of a thread that has a tracer is `EPERM`, as for any other tracer.
 
 use super::support::path_for_guest;
-use super::{filters, others, prctl};
+use super::{filters, host_name, others, prctl};
 use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir};
@@ -49,9 +49,6 @@ const UNSHARED: u64 = NEW_NAMESPACES
 const CLONE_ARGUMENTS: usize = 88;
 /// Size of the smallest `struct clone_args`.
 const CLONE_ARGUMENTS_LEAST: usize = 64;
-/// Size of a field of `struct utsname`, and of the first Linux's.
-const UTS: usize = 65;
-const UTS_OLDEST: usize = 9;
 
 /// Decides a call of [`abi::calls::Class::Process`] or [`abi::calls::Class::Refused`], and of those
 /// with a path: `chroot`, `pivot_root`, `mount`, `umount`, `umount2`, `open_tree`, `move_mount`,
@@ -83,6 +80,7 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) 
         Op::Uname | Op::Olduname | Op::Oldolduname if !context.world.host_name.is_empty() => {
             Ok(Verdict::Watch(After::HostName))
         }
+        Op::Sethostname => host_name::set(context, call),
         Op::Setrlimit => Ok(or_forgive(context, Capability(raw::CAP_SYS_RESOURCE))),
         // A call that also reads the old limit would not get it, so the kernel's error stays.
         Op::Prlimit64 if call.arguments[2] != 0 && call.arguments[3] == 0 => {
@@ -112,22 +110,11 @@ pub fn leave<N: Backend>(
             return 0;
         }
         After::HostName if result == 0 => {
-            return put_host_name(context, call).map_or_else(Errno::result, |()| 0);
+            return host_name::put(context, call).map_or_else(Errno::result, |()| 0);
         }
         _ => {}
     }
     result
-}
-
-/// Replaces the second field of a `struct utsname`. Each field ends with a zero.
-fn put_host_name<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<()> {
-    let oldest =
-        abi::calls::find(call.arch, call.number).is_some_and(|entry| entry.op == Op::Oldolduname);
-    let size = if oldest { UTS_OLDEST } else { UTS };
-    let mut field = [0; UTS];
-    let length = context.world.host_name.len().min(size - 1);
-    field[..length].copy_from_slice(&context.world.host_name[..length]);
-    context.backend.write(call.arguments[0] + size as u64, &field[..size])
 }
 
 /// Whether the kernel decides about a call that it would refuse the host's caller, because the
@@ -321,7 +308,6 @@ pub(super) const fn is_32_bit(call: &Call) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guest::Guest;
     use crate::identity::{Credentials, Groups};
     use crate::task::Task;
     use crate::testing::{Bench, Fake, binding, string, task};
@@ -387,32 +373,6 @@ mod tests {
         assert_eq!(trace(&mut bench, 0), Err(Errno::EPERM));
         assert_eq!(trace(&mut bench, 0x4206), Err(Errno::EPERM));
         assert_eq!(trace(&mut bench, 0x4200), Err(Errno::ESRCH));
-    }
-
-    #[test]
-    fn the_host_name_is_the_containers() {
-        let mut bench = bench();
-        assert_eq!(ask(&mut bench, Op::Uname, [0x1000; 6]), Ok(Verdict::Pass));
-        bench.world.host_name = b"a-long-name";
-        assert_eq!(ask(&mut bench, Op::Uname, [0; 6]), Ok(Verdict::Watch(After::HostName)));
-        for (op, arch, size, seen) in [
-            (Op::Uname, Arch::X86_64, 65, "a-long-name"),
-            (Op::Olduname, Arch::I386, 65, "a-long-name"),
-            (Op::Oldolduname, Arch::I386, 9, "a-long-n"),
-        ] {
-            bench.fake.map(0x1000, &[b'x'; 512]);
-            let number = op.entry().number(arch).unwrap();
-            let call = Call { arch: arch.audit(), number, arguments: [0x1000; 6] };
-            let mut after =
-                |result| bench.context(|context| leave(context, After::HostName, &call, result));
-            assert_eq!((after(-14), after(0)), (-14, 0));
-            let mut found = [0; 512];
-            Guest::read(&mut bench.fake, 0x1000, &mut found).unwrap();
-            let mut wanted = [b'x'; 512];
-            wanted[size..2 * size].fill(0);
-            wanted[size..size + seen.len()].copy_from_slice(seen.as_bytes());
-            assert_eq!(found, wanted, "{}", op.name());
-        }
     }
 
     #[test]

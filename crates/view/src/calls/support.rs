@@ -183,7 +183,7 @@ pub fn with_place<N: Backend, T>(
 
 /// The emulated ids of the container, if modes and owners of these files are emulated.
 pub fn emulated<N: Backend>(context: &CallContext<'_, N>, kind: Kind) -> Option<Identity> {
-    context.world.identity.filter(|_| matches!(kind, Kind::Tree | Kind::Host))
+    context.world.identity.filter(|_| matches!(kind, Kind::Tree | Kind::Host | Kind::HostName))
 }
 
 /// `statx` of a place; a link at the end is not followed.

@@ -46,7 +46,7 @@ impl Found {
     /// Returns true if owner and mode are emulated. They are not for real devices, and for files
     /// that the kernel makes up: for those the host's kernel decides what the caller may do.
     pub const fn emulates(&self, kind: Kind) -> bool {
-        matches!(kind, Kind::Tree | Kind::Host)
+        matches!(kind, Kind::Tree | Kind::Host | Kind::HostName)
             && !matches!(self.facts.stx_mode as u32 & S_IFMT, S_IFCHR | S_IFBLK)
     }
 }
@@ -84,7 +84,7 @@ pub fn truth_of(
     {
         return (with_list(host, who, (dir, path), facts, truth), true);
     }
-    if matches!(kind, Kind::Tree | Kind::Host) && may_be_recorded(mode) {
+    if matches!(kind, Kind::Tree | Kind::Host | Kind::HostName) && may_be_recorded(mode) {
         let mut found = recorded(host, dir, path, facts);
         if found.is_none() && is_unfinished(mode) {
             found = once_recorded(host, (dir, path), facts);
@@ -127,7 +127,7 @@ fn with_list(
 pub fn unrecorded(identity: &Identity, kind: Kind, facts: &statx) -> Truth {
     let (uid, gid) = match kind {
         Kind::Host => (identity.uid, identity.gid),
-        Kind::Tree | Kind::Proc | Kind::Mask => (0, 0),
+        Kind::Tree | Kind::Proc | Kind::Mask | Kind::HostName => (0, 0),
     };
     Truth {
         mode: u32::from(facts.stx_mode),
@@ -184,7 +184,7 @@ pub fn set_truth(
     new: &Truth,
 ) -> Result<()> {
     let device = matches!(u32::from(found.facts.stx_mode) & S_IFMT, S_IFCHR | S_IFBLK);
-    if device || !matches!(kind, Kind::Tree | Kind::Host) {
+    if device || !matches!(kind, Kind::Tree | Kind::Host | Kind::HostName) {
         // Real devices and the kernel's own files have no records.
         return host.chmod(dir, path, new.bits());
     }
@@ -394,7 +394,7 @@ pub fn created(
 pub fn is_plain_new(identity: &Identity, kind: Kind, new: &Truth) -> bool {
     let (uid, gid) = match kind {
         Kind::Host => (identity.uid, identity.gid),
-        Kind::Tree | Kind::Proc | Kind::Mask => (0, 0),
+        Kind::Tree | Kind::Proc | Kind::Mask | Kind::HostName => (0, 0),
     };
     (new.uid, new.gid) == (uid, gid) && !new.needs_record()
 }

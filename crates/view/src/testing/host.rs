@@ -4,7 +4,7 @@
 use super::tree::{Body, Found, Id, ROOT, Walk};
 use super::{Fake, Open, Result};
 use crate::Errno;
-use crate::guest::{Dir, Host, HostFd, Straight};
+use crate::guest::{Dir, HOST_NAME_MAX, Host, HostFd, Straight};
 use crate::text::Text;
 use core::ffi::CStr;
 use linux_raw_sys::general::{
@@ -504,6 +504,21 @@ impl Host for Fake {
         (node.body, node.mode) = (Body::File(std::vec::Vec::new()), 0o600);
         self.tree.nodes.push(node);
         Ok(self.hold(Open { node: id, name: None, flags: 2 }))
+    }
+
+    fn host_name(&mut self, into: &mut [u8; HOST_NAME_MAX]) -> Option<usize> {
+        let name = self.host_name.as_ref()?;
+        into[..name.len()].copy_from_slice(name);
+        Some(name.len())
+    }
+
+    fn set_host_name(&mut self, name: &[u8]) -> Result<()> {
+        self.host_name = Some(name.to_vec());
+        Ok(())
+    }
+
+    fn host_name_file(&mut self) -> Result<HostFd> {
+        self.memory_file(c"hostname")
     }
 
     fn image_links(&mut self, inode: u64) -> Option<u32> {

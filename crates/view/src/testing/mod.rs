@@ -80,6 +80,8 @@ pub struct Fake {
     pub tasks: BTreeMap<u32, Task>,
     /// Signals sent to all processes.
     pub signalled: Vec<u32>,
+    /// The host name, once it has been set.
+    pub host_name: Option<Vec<u8>>,
     /// Set if the backend remembers directories and the working directory.
     pub remembers: bool,
     /// The guest's descriptor of the tree, which the guest may have closed.
@@ -123,6 +125,7 @@ impl Fake {
             executed: Vec::new(),
             tasks: BTreeMap::new(),
             signalled: Vec::new(),
+            host_name: None,
             remembers: false,
             tree_descriptor: None,
             generation: 0,

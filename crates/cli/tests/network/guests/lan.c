@@ -5,6 +5,8 @@
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
+#include <netdb.h>
+#include <netinet/icmp6.h>
 #include <netinet/ip_icmp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,8 +28,19 @@ static struct sockaddr_in place(const char *host, int port) {
     return at;
 }
 
-static int opened(int kind) {
-    int fd = socket(AF_INET, kind, 0);
+static struct sockaddr_in6 place6(const char *host, int port) {
+    struct addrinfo want = {.ai_family = AF_INET6}, *found;
+    if (getaddrinfo(host, 0, &want, &found)) {
+        printf("%s has no IPv6 address\n", host);
+        exit(1);
+    }
+    struct sockaddr_in6 at = *(struct sockaddr_in6 *)found->ai_addr;
+    at.sin6_port = htons(port);
+    return at;
+}
+
+static int opened(int family, int kind) {
+    int fd = socket(family, kind, 0);
     struct timeval limit = {.tv_sec = 15};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
@@ -36,8 +49,10 @@ static int opened(int kind) {
 
 static int connected(int kind, const char *host, int port) {
     struct sockaddr_in at = place(host, port);
-    int fd = opened(kind);
-    if (connect(fd, (void *)&at, sizeof at)) fail("connect");
+    struct sockaddr_in6 at6;
+    int six = !!strchr(host, ':'), fd = opened(six ? AF_INET6 : AF_INET, kind);
+    if (six) at6 = place6(host, port);
+    if (connect(fd, six ? (void *)&at6 : (void *)&at, six ? sizeof at6 : sizeof at)) fail("connect");
     return fd;
 }
 
@@ -78,20 +93,22 @@ static void stream(int fd, uint64_t length, int out) {
 }
 
 // Serves streams, one byte at a time, and datagrams.
-static void serve(void) {
-    struct sockaddr_in at = place("0.0.0.0", 7000);
-    int tcp = socket(AF_INET, SOCK_STREAM, 0), udp = socket(AF_INET, SOCK_DGRAM, 0), one = 1;
+static void serve(int family) {
+    struct sockaddr_in four = place("0.0.0.0", 7000);
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(7000)};
+    void *at = family == AF_INET ? (void *)&four : (void *)&six;
+    socklen_t size = family == AF_INET ? sizeof four : sizeof six;
+    int tcp = socket(family, SOCK_STREAM, 0), udp = socket(family, SOCK_DGRAM, 0), one = 1;
     setsockopt(tcp, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(tcp, (void *)&at, sizeof at) || listen(tcp, 16)) fail("bind");
-    if (bind(udp, (void *)&at, sizeof at)) fail("bind");
+    if (bind(tcp, at, size) || listen(tcp, 16)) fail("bind");
+    if (bind(udp, at, size)) fail("bind");
     printf("ready\n");
     fflush(stdout);
     if (!fork()) {
         static char bytes[1 << 16];
-        struct sockaddr_in from;
-        socklen_t size = sizeof from;
+        struct sockaddr_in6 from;
         ssize_t length;
-        while ((length = recvfrom(udp, bytes, sizeof bytes, 0, (void *)&from, &size)) >= 0)
+        while (size = sizeof from, (length = recvfrom(udp, bytes, sizeof bytes, 0, (void *)&from, &size)) >= 0)
             sendto(udp, bytes, length, 0, (void *)&from, size);
         exit(1);
     }
@@ -169,8 +186,42 @@ static void ping(const char *host) {
     printf("alive\n");
 }
 
-// Asks the name server for an address.
-static void names(const char *name, int kind) {
+// The kernel computes the checksum.
+static void ping6(const char *host) {
+    struct icmp6_hdr ask = {.icmp6_type = ICMP6_ECHO_REQUEST}, got;
+    struct sockaddr_in6 at = place6(host, 0);
+    struct timeval limit = {.tv_sec = 15};
+    int fd = socket(AF_INET6, SOCK_RAW, IPPROTO_ICMPV6);
+    if (fd < 0) fail("raw socket");
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    ask.icmp6_id = htons(getpid());
+    if (sendto(fd, &ask, sizeof ask, 0, (void *)&at, sizeof at) < 0) fail("send");
+    do {
+        if (recv(fd, &got, sizeof got, 0) < 0) fail("no answer");
+    } while (got.icmp6_type != ICMP6_ECHO_REPLY || got.icmp6_id != ask.icmp6_id);
+    printf("alive\n");
+}
+
+// All addresses of a name, each once.
+static void ahosts(const char *name) {
+    struct addrinfo want = {.ai_socktype = SOCK_STREAM}, *found;
+    char host[NI_MAXHOST];
+    if (getaddrinfo(name, 0, &want, &found)) fail("getaddrinfo");
+    for (; found; found = found->ai_next) {
+        getnameinfo(found->ai_addr, found->ai_addrlen, host, sizeof host, 0, 0, NI_NUMERICHOST);
+        printf("%s%c", host, found->ai_next ? ' ' : '\n');
+    }
+}
+
+// One connection, or why there is none.
+static void call(const char *host, int port) {
+    int fd = connected(SOCK_STREAM, host, port);
+    printf("connected\n");
+    close(fd);
+}
+
+// Asks the name server for an address (1), a name (12) or an address of IPv6 (28).
+static void names(const char *name, int kind, int type) {
     unsigned char ask[300] = {0, 0, 1, 2, 1, 0, 0, 1}, answer[600];
     size_t at = 14;
     for (const char *rest = name; *rest;) {
@@ -181,6 +232,7 @@ static void names(const char *name, int kind) {
         rest += length + (rest[length] == '.');
     }
     memcpy(ask + at, "\0\0\1\0\1", 5);
+    ask[at + 2] = type;
     at += 5;
     ask[1] = at - 2;
     int fd = connected(kind, "127.0.0.11", 53);
@@ -194,6 +246,22 @@ static void names(const char *name, int kind) {
         return;
     }
     unsigned char *last = answer + skip + length - 4;
+    if (!answer[9]) {
+        printf("no data\n");
+        return;
+    }
+    if (type == 28) {
+        char text[INET6_ADDRSTRLEN];
+        printf("%s\n", inet_ntop(AF_INET6, last - 12, text, sizeof text));
+        return;
+    }
+    if (type == 12) {
+        // Behind question, name, type, class, time and size.
+        for (unsigned char *label = answer + at + 12; *label && *label < 64; label += 1 + *label)
+            printf("%.*s.", *label, label + 1);
+        printf("\n");
+        return;
+    }
     printf("%d.%d.%d.%d\n", last[0], last[1], last[2], last[3]);
 }
 
@@ -236,7 +304,12 @@ static void noise(int count) {
         unsigned char *bytes = (void *)words;
         fill(words, 32, &state);
         size_t length = 14 + bytes[200] % 60;
-        if (turn % 3) memcpy(bytes + 12, turn % 3 == 1 ? "\x08\0\x45" : "\x08\x06\0\1\x08\0\6\4", turn % 3 == 1 ? 3 : 8);
+        if (turn % 4 == 3) {
+            memcpy(bytes + 12, "\x86\xdd\x60", 3);
+            if (turn % 8 == 3) bytes[20] = 58, bytes[21] = 255, bytes[54] = 135;
+            memcpy(bytes + 22, "\xfd\0\0\x80\0\0\0\0\0\0\0\0\x64\x50\0\3", 16);
+            if (turn % 5) memcpy(bytes + 38, "\xfd\0\0\x80\0\0\0\0\0\0\0\0\x64\x50\0", 15);
+        } else if (turn % 3) memcpy(bytes + 12, turn % 3 == 1 ? "\x08\0\x45" : "\x08\x06\0\1\x08\0\6\4", turn % 3 == 1 ? 3 : 8);
         if (turn % 2) memcpy(bytes + 26, "\x64\x50\0\3", 4);
         sendto(fd, bytes, length, 0, (void *)&at, sizeof at);
     }
@@ -254,15 +327,21 @@ int main(int count, char **words) {
     for (int at = 1; at < count;) {
         const char *word = words[at++];
         const char *one = at < count ? words[at] : "";
-        if (!strcmp(word, "serve")) serve();
+        if (!strcmp(word, "serve")) serve(AF_INET);
+        else if (!strcmp(word, "serve6")) serve(AF_INET6);
         else if (!strcmp(word, "descriptors")) descriptors();
         else if (!strcmp(word, "noise")) noise(atoi(one)), at++;
         else if (!strcmp(word, "streams")) streams(one, strtoull(words[at + 1], 0, 10)), at += 2;
         else if (!strcmp(word, "talk")) talk(one, atoi(words[at + 1])), at += 2;
         else if (!strcmp(word, "datagrams")) datagrams(one), at++;
         else if (!strcmp(word, "ping")) ping(one), at++;
-        else if (!strcmp(word, "udp")) names(one, SOCK_DGRAM), at++;
-        else if (!strcmp(word, "tcp")) names(one, SOCK_STREAM), at++;
+        else if (!strcmp(word, "ping6")) ping6(one), at++;
+        else if (!strcmp(word, "ahosts")) ahosts(one), at++;
+        else if (!strcmp(word, "call")) call(one, atoi(words[at + 1])), at += 2;
+        else if (!strcmp(word, "udp")) names(one, SOCK_DGRAM, 1), at++;
+        else if (!strcmp(word, "tcp")) names(one, SOCK_STREAM, 1), at++;
+        else if (!strcmp(word, "aaaa")) names(one, SOCK_DGRAM, 28), at++;
+        else if (!strcmp(word, "ptr")) names(one, SOCK_DGRAM, 12), at++;
         else if (!strcmp(word, "device")) device(one), at++;
         else if (!strcmp(word, "shown")) shown(one, words[at + 1]), at += 2;
         else if (!strcmp(word, "bound")) bound(one, atoi(words[at + 1])), at += 2;

@@ -184,6 +184,12 @@ int main(int argc, char **argv) {
     }
     if (!strcmp(argv[1], "echo")) echo(argv[2], port);
     if (!strcmp(argv[1], "stay")) return stay(argv[2], port);
+    if (!strcmp(argv[1], "self")) {
+        char self[NI_MAXHOST];
+        gethostname(self, sizeof self);
+        look_up(self);
+        return 0;
+    }
     if (!strcmp(argv[1], "names")) {
         for (char *host = strtok(argv[2], ","); host; host = strtok(0, ",")) look_up(host);
         return 0;

@@ -70,8 +70,17 @@ fn of_named(session: &Session, record: &Record, wanted: &Membership, lives: bool
         fields.insert("Gateway".to_owned(), definition.gateway.to_string().into());
         fields.insert("IPAddress".to_owned(), entry.address.to_string().into());
         fields.insert("IPPrefixLen".to_owned(), definition.subnet.prefix().into());
+        // There is no gateway for it: the switch leads out IPv4 only.
+        if let (Some(prefix), Some(ipv6)) = (definition.ipv6, entry.ipv6(definition.ipv6)) {
+            fields.insert("GlobalIPv6Address".to_owned(), ipv6.to_string().into());
+            fields.insert("GlobalIPv6PrefixLen".to_owned(), prefix.bits().into());
+        }
     }
-    let wish = wanted.address.map_or(Value::Null, |address| json!({"IPv4Address": address}));
+    let wish = match (wanted.address, wanted.ipv6) {
+        (None, _) => Value::Null,
+        (Some(address), None) => json!({"IPv4Address": address}),
+        (Some(address), Some(ipv6)) => json!({"IPv4Address": address, "IPv6Address": ipv6}),
+    };
     for (key, value) in [
         ("IPAMConfig", wish),
         ("Links", Value::Null),

@@ -2,16 +2,16 @@
 //! network, and the addresses are those that it would get now.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use engine::plan::{self, Network as Planned, Plan, WayOut};
 use engine::spec::{ContainerConfig, NetworkMode, Publish};
-use net::{agent, hosts, members};
+use net::{Kind, Member, agent, hosts, members};
 use serde::Serialize;
 use store::ContainerDir;
 
 use super::super::record;
-use super::{as_member, find, may_live};
+use super::{as_member, check_ipv6, find, may_live};
 use crate::error::Result;
 use crate::session::Session;
 
@@ -46,6 +46,8 @@ struct Place {
     name: String,
     subnet: String,
     address: Ipv4Addr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ipv6: Option<Ipv6Addr>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     aliases: Vec<String>,
 }
@@ -80,7 +82,9 @@ pub fn explained(
     } else {
         planned.hostname.clone()
     };
-    let networks = if is_named { places(session, container, config)? } else { Vec::new() };
+    let by_packets = matches!(planned.network, Planned::Packets(_));
+    let networks =
+        if is_named { places(session, container, config, by_packets)? } else { Vec::new() };
     let asks = !networks.is_empty();
     Ok(Explained {
         mode,
@@ -109,16 +113,23 @@ fn places(
     session: &Session,
     container: &ContainerDir,
     config: &ContainerConfig,
+    by_packets: bool,
 ) -> Result<Vec<Place>> {
     let store = session.store()?;
     let may_live = |id: &str| may_live(store, id);
     let wanted = &config.network.networks;
     let networks = find(session, wanted)?;
     let place = |(network, wanted): (&net::Network, &engine::spec::Membership)| {
+        let kind = if by_packets { Kind::Packets } else { Kind::Names };
+        check_ipv6(network, wanted, kind)?;
+        let member = Member { kind: Some(kind), ..as_member(container, wanted) };
+        let address = members::preview(network, &member, &may_live)?;
+        let definition = network.definition();
         Ok(Place {
-            name: network.name().to_owned(),
-            subnet: network.definition().subnet.to_string(),
-            address: members::preview(network, &as_member(container, wanted), &may_live)?,
+            name: definition.name.clone(),
+            subnet: definition.subnet.to_string(),
+            address,
+            ipv6: definition.ipv6.filter(|_| by_packets).map(|prefix| prefix.of(address)),
             aliases: wanted.aliases.clone(),
         })
     };

@@ -64,7 +64,9 @@ impl Shared {
         let known = if is_made { Common::open(&path) } else { None };
         let common = match known {
             Some(common) => common,
-            None => Common::create(&path, &files.image_inodes, &files.notes).map_err(failed)?,
+            None => {
+                Common::create(&path, &files.image_inodes, &files.notes, fresh).map_err(failed)?
+            }
         };
         let shared = common.shared();
         let full = || failed(std::io::Error::from(Errno::NOSPC));

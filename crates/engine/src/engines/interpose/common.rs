@@ -26,8 +26,8 @@ pub struct Common {
 impl Common {
     /// Makes the file anew, with the image's list of `inodes` (a file that need not exist) and an
     /// index of the log `notes`. The caller holds the container's lock, and no process lives there
-    /// with an older file.
-    pub fn create(path: &Path, inodes: &Path, notes: &Path) -> std::io::Result<Self> {
+    /// with an older file; `fresh` says that none lives there without, either.
+    pub fn create(path: &Path, inodes: &Path, notes: &Path, fresh: bool) -> std::io::Result<Self> {
         let inodes = match std::fs::read(inodes) {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             result => result?,
@@ -37,17 +37,22 @@ impl Common {
         sys::shared::write(&file, Shared::TABLE, &mut image::table(&inodes))?;
         let words = SharedWords::create(&file, Shared::size(count))?;
         let shared = Shared::create_over(words.words(), count).ok_or(ErrorKind::InvalidData)?;
-        publish(&shared, (&unfinished, path), notes)?;
+        publish(&shared, (&unfinished, path), notes, fresh)?;
         Ok(Self { words })
     }
 
     /// The same for an image whose index has this many records.
-    pub fn create_with_index(path: &Path, records: usize, notes: &Path) -> std::io::Result<Self> {
+    pub fn create_with_index(
+        path: &Path,
+        records: usize,
+        notes: &Path,
+        fresh: bool,
+    ) -> std::io::Result<Self> {
         let (file, unfinished) = unfinished(path)?;
         let words = SharedWords::create(&file, Shared::size_with_index(records))?;
         let shared =
             Shared::create_with_index(words.words(), records).ok_or(ErrorKind::InvalidData)?;
-        publish(&shared, (&unfinished, path), notes)?;
+        publish(&shared, (&unfinished, path), notes, fresh)?;
         Ok(Self { words })
     }
 
@@ -73,7 +78,12 @@ fn publish(
     shared: &Shared<'_>,
     (unfinished, path): (&Path, &Path),
     notes: &Path,
+    fresh: bool,
 ) -> std::io::Result<()> {
+    if !fresh {
+        // A tracer's guest may have set the name, or does before the tracer sees the file.
+        shared.set_renamed();
+    }
     let mut notes = InodeLog::new(notes.to_path_buf());
     let mut index = || {
         let failed = |errno: view::Errno| std::io::Error::from_raw_os_error(errno.0.into());
@@ -142,13 +152,14 @@ mod tests {
         std::fs::write(at("inodes"), inodes).unwrap();
         let mut log = InodeLog::new(at("notes"));
         log.set(b"key", Some(b"value")).unwrap();
-        let one = Common::create(&at(NAME), &at("inodes"), &at("notes")).unwrap();
+        let one = Common::create(&at(NAME), &at("inodes"), &at("notes"), true).unwrap();
         assert_eq!(one.shared().image().links(7), Some(2));
         assert_eq!(one.shared().notes().covered(), 1);
         let generation = one.shared().plain().generation();
         perhaps.get().unwrap().shared().plain().changed();
         assert_eq!(one.shared().plain().generation(), generation + 1);
-        let other = Common::create(&at(NAME), &at("none"), &at("none")).unwrap();
+        let other = Common::create(&at(NAME), &at("none"), &at("none"), false).unwrap();
+        assert!(!one.shared().is_renamed() && other.shared().is_renamed());
         assert_eq!(perhaps.get().unwrap().shared().image().links(7), None);
         perhaps.get().unwrap().shared().plain().changed();
         assert_eq!(other.shared().plain().generation(), generation + 1);

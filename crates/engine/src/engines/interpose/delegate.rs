@@ -23,6 +23,9 @@ macro_rules! delegate_to_host {
             fn copy_up(path: &std::ffi::CStr) -> view::errno::Result<()>;
             fn note(key: &[u8], into: &mut [u8]) -> Option<usize>;
             fn set_note(key: &[u8], record: Option<&[u8]>) -> view::errno::Result<()>;
+            fn host_name(into: &mut [u8; view::guest::HOST_NAME_MAX]) -> Option<usize>;
+            fn set_host_name(name: &[u8]) -> view::errno::Result<()>;
+            fn host_name_file() -> view::errno::Result<view::HostFd>;
             fn only_names(descriptor: i32) -> view::errno::Result<bool>;
             fn is_written(file: view::HostFd) -> bool;
             fn alias(

@@ -21,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use view::errno::Result;
-use view::guest::Purpose;
+use view::guest::{HOST_NAME_MAX, Purpose};
 use view::identity::Truth;
 use view::{Dir, Errno, Host, HostFd, Text};
 
@@ -102,6 +102,13 @@ impl HostCalls {
         if let Ok(status) = status {
             let Self { parts, common, replaced, .. } = self;
             SharedImage { list: &parts.images, replaced, common }.will_replace(status.st_ino);
+        }
+    }
+
+    /// A guest is about to set the host name.
+    fn will_rename(&mut self) {
+        if let Some(common) = self.common.get() {
+            common.shared().set_renamed();
         }
     }
 
@@ -205,6 +212,26 @@ impl Host for HostCalls {
 
     fn set_note(&mut self, key: &[u8], record: Option<&[u8]>) -> Result<()> {
         self.parts.inode_log.set(key, record)
+    }
+
+    fn host_name(&mut self, into: &mut [u8; HOST_NAME_MAX]) -> Option<usize> {
+        // It stays while this process lives, once it is there. Without it, nothing tells.
+        if self.common.mapped().is_none() {
+            self.common.get();
+        }
+        let may_differ = self.common.mapped().is_none_or(|common| common.shared().is_renamed());
+        let run = self.parts.run.as_os_str().as_bytes();
+        if may_differ { hostfs::host_name::now(&self.files.process, run, into) } else { None }
+    }
+
+    fn set_host_name(&mut self, name: &[u8]) -> Result<()> {
+        self.will_rename();
+        hostfs::host_name::set(self.kernel(), self.parts.run.as_os_str().as_bytes(), name)
+    }
+
+    fn host_name_file(&mut self) -> Result<HostFd> {
+        self.will_rename();
+        hostfs::host_name::file(self.kernel(), self.parts.run.as_os_str().as_bytes())
     }
 
     fn only_names(&mut self, descriptor: i32) -> Result<bool> {

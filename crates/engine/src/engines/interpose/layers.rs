@@ -79,7 +79,7 @@ impl Mapped {
         let is_new = known.is_none();
         let common = match known {
             Some(common) => common,
-            None => Common::create_with_index(&shared, records, notes)?,
+            None => Common::create_with_index(&shared, records, notes, fresh)?,
         };
         common.shared().set_tree_device(paths.device);
         common.shared().set_tree_owner(paths.owner);

@@ -21,6 +21,7 @@ use hostfs::layout;
 use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 use std::ffi::OsStr;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -37,8 +38,6 @@ pub const SEEN: &str = "view";
 /// An empty file and an empty directory in it, for masks.
 const EMPTY_FILE: &str = ".empty-file";
 const EMPTY_DIRECTORY: &str = ".empty-directory";
-/// The container's name, beside them.
-const HOST_NAME: &str = ".host-name";
 /// How many changed texts of the container's own files are kept. Where there are more, most are of
 /// files that are gone.
 const TEXTS_MAX: usize = 512;
@@ -366,16 +365,25 @@ impl Maker {
         }
     }
 
-    /// Shows the container's name where the kernel tells the host's.
+    /// Shows the container's name where the kernel tells the host's. Where a process lives, one may
+    /// have set another.
     fn show_host_name(&mut self, name: &str) -> Result<()> {
-        let file = self.memory.join(HOST_NAME);
-        std::fs::write(&file, format!("{name}\n")).map_err(|error| Error::File {
+        let file = self.memory.join(layout::HOST_NAME);
+        let written = match std::fs::File::create_new(&file) {
+            Ok(mut new) => new.write_all(format!("{name}\n").as_bytes()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        };
+        written.map_err(|error| Error::File {
             doing: "write".into(),
             path: file.clone(),
             errno: error.into(),
         })?;
-        let flags = MountFlags { read_only: true, ..MountFlags::default() };
-        self.bind(&file, Path::new("/proc/sys/kernel/hostname"), flags, true)
+        let Ok(found) = self.place(Path::new("/proc/sys/kernel/hostname"), false, false) else {
+            return Ok(());
+        };
+        self.points.add(bound(found.guest, &file, true, Kind::HostName));
+        Ok(())
     }
 
     /// What the image does not have needs no cover.

@@ -13,6 +13,9 @@
 //! Both give and take frames behind the same header (`virtio_net_hdr`), so the switch does not know
 //! which is which.
 //!
+//! A device of a network with IPv6 has two addresses of it, which can be used at once. There is no
+//! default route of IPv6, so what is sent outside fails at once, unless another device leads there.
+//!
 //! Where the switch is the way out, too, everything else is routed to the gateway of the first
 //! network that has one.
 //!
@@ -25,8 +28,9 @@ use crate::plan::{Device, Link, Network, Plan, WayOut};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv6Addr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use sys::namespace::Kinds;
 use sys::{link, netlink, packet, tap};
 
@@ -49,6 +53,11 @@ pub(in crate::engines) fn make(plan: &Plan) -> Result<Vec<OwnedFd>> {
         let name = name(number);
         set_up(&name, link)
             .map_err(|errno| Error::call(format!("set the interface {name} up"), errno))?;
+        if let Some(ipv6) = link.ipv6 {
+            let doing = || format!("give the interface {name} the address {}", ipv6.0);
+            set_up_ipv6(&name, [(link_local(link.ethernet), 64), ipv6])
+                .map_err(|errno| Error::call(doing(), errno))?;
+        }
     }
     if let Some(WayOut::Switch { .. }) = packets.outside
         && let Some(gateway) = links.iter().find_map(|link| link.gateway)
@@ -105,13 +114,45 @@ fn pair(number: usize, link: &Link, here: &OwnedFd) -> Result<OwnedFd> {
 fn set_up(name: &str, one: &Link) -> std::result::Result<(), Errno> {
     link::set_ethernet(name, one.ethernet)?;
     link::set_mtu(name, one.mtu)?;
-    // Networks have no addresses of version 6, not even those that the kernel gives by itself.
+    // Without IPv6 there are not even the addresses that the kernel gives by itself, and with it
+    // the kernel's would be waited for.
     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/addr_gen_mode"), "1");
     // The switch answers for a member at once or never, so three questions (`mcast_solicit`) are
     // over before a program's patience is.
     let _ = std::fs::write(format!("/proc/sys/net/ipv4/neigh/{name}/retrans_time_ms"), "250");
     link::set_address(name, one.address, one.prefix)?;
     link::up(name)
+}
+
+/// The address of a device for its link alone: the "modified EUI-64" of its ethernet address
+/// (RFC 4291, appendix A).
+fn link_local(ethernet: [u8; 6]) -> Ipv6Addr {
+    let mut octets = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 0];
+    octets[8..11].copy_from_slice(&ethernet[..3]);
+    octets[13..].copy_from_slice(&ethernet[3..]);
+    octets[8] ^= 2;
+    octets.into()
+}
+
+fn set_up_ipv6(name: &str, addresses: [(Ipv6Addr, u8); 2]) -> std::result::Result<(), Errno> {
+    for (file, value) in [
+        // Another default may have been inherited.
+        (format!("conf/{name}/disable_ipv6"), "0"),
+        // There is no router to ask.
+        (format!("conf/{name}/accept_ra"), "0"),
+        (format!("neigh/{name}/retrans_time_ms"), "250"),
+    ] {
+        let _ = std::fs::write(Path::new("/proc/sys/net/ipv6").join(file), value);
+    }
+    let index = link::index(name)?;
+    for (address, bits) in addresses {
+        match netlink::add_address(index, address, bits) {
+            // The kernel has given it nevertheless, where its settings are read-only.
+            Err(Errno::EXIST) => {}
+            added => added?,
+        }
+    }
+    Ok(())
 }
 
 fn sockets() -> std::io::Result<[OwnedFd; 2]> {

@@ -52,6 +52,28 @@ fn planned(config: &ContainerConfig, facts: &Facts, overrides: &Overrides) -> Re
     })
 }
 
+/// In a mode without network namespaces.
+fn translated(
+    config: &ContainerConfig,
+    facts: &Facts,
+    network: Option<&NetworkPlace>,
+) -> Result<Plan> {
+    plan(&Request {
+        config,
+        root: &root(),
+        place: Path::new("/s/containers/x"),
+        facts,
+        overrides: &Overrides::default(),
+        own_ids: true,
+        fake_root: true,
+        keep_umask: false,
+        accounts: &NoAccounts,
+        private: PrivateBy::Translation,
+        network,
+        running: &|_| None,
+    })
+}
+
 fn simple(config: &ContainerConfig) -> Plan {
     planned(config, &facts(), &Overrides::default()).unwrap()
 }
@@ -369,4 +391,128 @@ fn a_plan_survives_json() {
     let plan = simple(&config());
     let text = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+}
+
+/// A container with another one's network and hosts file finds itself by that one's name.
+#[test]
+fn the_host_name_goes_with_the_network() {
+    let network = |name: &str| NetworkSpec {
+        mode: NetworkMode::Container(name.into()),
+        ..NetworkSpec::default()
+    };
+    let shared = ContainerConfig { network: network("alive"), ..config() };
+    let plan = simple(&shared);
+    assert_eq!((plan.namespaces.net, plan.namespaces.uts), (Source::Of(42), Source::Of(42)));
+    assert_eq!(plan.hostname, None);
+    // That one has the host's.
+    let plan = simple(&ContainerConfig { network: network("open"), ..config() });
+    assert_eq!((plan.namespaces.net, plan.namespaces.uts), (Source::Host, Source::Host));
+    let named = ContainerConfig { hostname: Some("box".into()), ..shared.clone() };
+    assert_eq!(simple(&named).namespaces.uts, Source::New);
+    let asked = Asked { uts: NamespaceMode::Host, ..Asked::default() };
+    assert_eq!(
+        simple(&ContainerConfig { namespaces: asked, ..shared }).namespaces.uts,
+        Source::Host
+    );
+}
+
+/// Where there are no networks, no line of a network names the container.
+#[test]
+fn the_own_name_is_in_the_hosts_file() {
+    let place = |hosts: &str| NetworkPlace {
+        table: "/t".into(),
+        slot: 1,
+        address: std::net::Ipv4Addr::LOCALHOST,
+        name: "db".into(),
+        hosts: hosts.into(),
+        asks: false,
+        switch: None,
+    };
+    let text = |place: &NetworkPlace| {
+        let network = NetworkSpec { mode: NetworkMode::Private, ..NetworkSpec::default() };
+        let config = ContainerConfig { network, ..config() };
+        let files = translated(&config, &facts(), Some(place)).unwrap().files;
+        files.iter().find(|file| file.path.ends_with("hosts")).expect("a file").text.clone()
+    };
+    assert!(text(&place("")).contains("\n127.0.0.1\tdb\n"));
+    let named = text(&place("100.80.0.2\tdb db.lab\n"));
+    assert!(!named.contains("127.0.0.1\tdb"), "{named}");
+}
+
+#[test]
+fn host_names() {
+    let label = "a".repeat(63);
+    for good in ["a", "A-1", "my_box", "db.lab.example", ""] {
+        let config = ContainerConfig { hostname: Some(good.into()), ..config() };
+        assert!(planned(&config, &facts(), &Overrides::default()).is_ok(), "{good}");
+    }
+    check_hostname(&label).unwrap();
+    for (bad, part) in [
+        ("bad name", "and not ' '"),
+        ("a\nb", "and not '\\n'"),
+        ("a/b", "and not '/'"),
+        ("bücher", "and not 'ü'"),
+        ("-bad", "neither begins nor ends"),
+        ("a.b-", "neither begins nor ends"),
+        ("a..b", "no two beside each other"),
+        ("a.", "no dot at its beginning or end"),
+        (&"a".repeat(64), "between dots"),
+        (&format!("{label}.b"), "at most 64 characters, and this one 65"),
+    ] {
+        let config = ContainerConfig { hostname: Some(bad.into()), ..config() };
+        let error = planned(&config, &facts(), &Overrides::default()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("--hostname '") && text.contains(part), "{bad}: {text}");
+        assert!(!text.contains('\n') && error.hint().is_some(), "{bad}: {text}");
+    }
+}
+
+/// Without a namespace a port of the container has one place on the host.
+#[test]
+fn a_port_is_published_once_without_a_namespace() {
+    let of = |publish: &[(u16, u16, u16, bool)]| {
+        let publish = publish.iter().map(|(host, inside, count, udp)| Publish {
+            host: *host,
+            inside: *inside,
+            count: *count,
+            udp: *udp,
+            ..Publish::default()
+        });
+        let (mode, publish) = (NetworkMode::Private, publish.collect());
+        let network = NetworkSpec { mode, publish, ..NetworkSpec::default() };
+        ContainerConfig { network, ..config() }
+    };
+    let twice = of(&[(8195, 95, 1, false), (8196, 95, 1, false)]);
+    let error = translated(&twice, &facts(), None).unwrap_err();
+    assert!(error.to_string().contains("port 95/tcp of the container twice"), "{error}");
+    assert!(error.hint().unwrap().contains("N1"));
+    let ranges = of(&[(8000, 90, 10, true), (9000, 99, 2, true)]);
+    let error = translated(&ranges, &facts(), None).unwrap_err();
+    assert!(error.to_string().contains("99/udp"), "{error}");
+    simple(&twice);
+    translated(&of(&[(8195, 95, 1, false), (8195, 95, 1, true)]), &facts(), None).unwrap();
+}
+
+/// The host's address as the container reaches it.
+#[test]
+fn the_gateway_to_the_host() {
+    let of = |mode: NetworkMode| ContainerConfig {
+        add_host: vec![("box".into(), "host-gateway".into())],
+        network: NetworkSpec { mode, ..NetworkSpec::default() },
+        ..config()
+    };
+    let line = |plan: Plan| {
+        let file = plan.files.into_iter().find(|file| file.path.ends_with("hosts")).unwrap();
+        file.text.lines().find(|line| line.ends_with("\tbox")).unwrap().to_owned()
+    };
+    assert_eq!(line(simple(&of(NetworkMode::Host))), "127.0.0.1\tbox");
+    assert_eq!(line(simple(&of(NetworkMode::Container("open".into())))), "127.0.0.1\tbox");
+    assert_eq!(line(simple(&of(NetworkMode::Container("alive".into())))), "169.254.1.2\tbox");
+    assert_eq!(line(simple(&of(NetworkMode::Private))), "169.254.1.2\tbox");
+    let routed = Facts { host_address: Some([10, 0, 0, 9].into()), ..facts() };
+    let names = of(NetworkMode::Private);
+    assert_eq!(line(translated(&names, &routed, None).unwrap()), "10.0.0.9\tbox");
+    let error = translated(&names, &facts(), None).unwrap_err();
+    assert!(error.to_string().contains("--add-host box:host-gateway"), "{error}");
+    assert!(error.hint().unwrap().contains("box:ADDRESS"));
 }

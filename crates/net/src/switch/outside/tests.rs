@@ -1,5 +1,6 @@
 use super::super::frame::{HEADER, tests::asks, tests::packet};
-use super::super::{Place, Switch};
+use super::super::neighbour::tests as six;
+use super::super::{Place, Switch, frame};
 use super::*;
 use proptest::prelude::*;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -32,7 +33,7 @@ impl Container {
         let subnet = Subnet::around(WEB, 24).unwrap();
         let switch = switch();
         let network = LAST.fetch_add(1, Ordering::Relaxed).to_string();
-        let place = Place { network, address: WEB, subnet };
+        let place = Place { network, address: WEB, ranges: six::lab() };
         let number = switch.add(place, port).unwrap();
         let near = vec![subnet, near.parse().unwrap()];
         switch.lead_out(number, Way { gateway: GATEWAY, near, published }).unwrap();
@@ -107,6 +108,17 @@ fn read(frame: &[u8]) -> (Ipv4Addr, IpProtocol, Vec<u8>) {
     assert_eq!(packet.dst_addr(), WEB);
     assert!(packet.verify_checksum());
     (packet.src_addr(), packet.next_header(), packet.payload().to_vec())
+}
+
+/// The gateway is one of IPv4: who asks for it by IPv6 or sends there hears nothing.
+#[test]
+fn nothing_of_ipv6_leads_out() {
+    let web = Container::new("10.1.0.0/24", Vec::new());
+    web.send(&six::asks(WEB, GATEWAY));
+    web.send(&six::packet(WEB, GATEWAY, &[0; 20]));
+    web.send(&six::packet(WEB, FAR, &[0; 20]));
+    web.send(&asks(WEB, GATEWAY));
+    assert_eq!(web.gets(), frame::answer(&asks(WEB, GATEWAY), GATEWAY, WEB).unwrap());
 }
 
 #[test]

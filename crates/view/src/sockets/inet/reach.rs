@@ -66,8 +66,8 @@ pub(in crate::sockets) fn reach<N: Backend>(
     Ok(real.flatten())
 }
 
-/// `connect` to an address of `AF_UNSPEC`: a socket of datagrams is connected no more, and the kernel
-/// takes a port back that it has chosen itself.
+/// `connect` to an address of `AF_UNSPEC`: a socket of datagrams is connected no more, and the
+/// kernel takes a port back that it has chosen itself.
 pub(in crate::sockets) fn perhaps_disconnects<N: Backend>(
     context: &mut CallContext<'_, N>,
     network: Network<'_>,
