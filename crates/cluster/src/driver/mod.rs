@@ -41,7 +41,7 @@ impl Done {
 
     /// What it has printed, as text.
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.out).trim_end().to_owned()
+        String::from_utf8_lossy(&self.out).trim_end_matches('\n').to_owned()
     }
 }
 
