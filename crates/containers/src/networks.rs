@@ -325,7 +325,7 @@ pub fn inspect(session: &Session, name: &str) -> Result<Value> {
     find_made(session, name).and_then(|network| describe(session, &network))
 }
 
-/// A network that was made. A name for a private network is no name of one.
+/// A network that was made. A private network has no such name.
 fn find_made(session: &Session, name: &str) -> Result<Network> {
     if name.parse() == Ok(NetworkMode::Private) {
         return Err(Error::not_found(format!(

@@ -70,6 +70,7 @@ mod stamp;
 pub mod subnet;
 pub mod switch;
 pub mod table;
+mod text;
 
 pub use definition::{Definition, Scope};
 pub use error::{Error, Result};

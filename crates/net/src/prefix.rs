@@ -13,6 +13,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::{self, by_text};
+
 /// How many bits a network's prefix has: a longer one has no room for IPv4 addresses.
 pub const BITS: std::ops::RangeInclusive<u8> = 64..=96;
 
@@ -155,32 +157,16 @@ pub enum Wrong {
 impl FromStr for Prefix {
     type Err = Wrong;
 
-    fn from_str(text: &str) -> Result<Self, Wrong> {
-        let (address, bits) = text.split_once('/').ok_or(Wrong::Form)?;
+    fn from_str(range: &str) -> Result<Self, Wrong> {
+        let (address, bits) = range.split_once('/').ok_or(Wrong::Form)?;
         let address: Ipv6Addr = address.parse().map_err(|_| Wrong::Form)?;
-        // `parse` takes a sign.
-        if bits.is_empty() || !bits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(Wrong::Form);
-        }
-        let bits = bits.parse().ok().filter(|bits| *bits <= 128).ok_or(Wrong::Form)?;
+        let bits = text::bits(bits).filter(|bits| *bits <= 128).ok_or(Wrong::Form)?;
         let prefix = Self { base: address.to_bits() & mask(bits), bits };
         if prefix.base() == address { Ok(prefix) } else { Err(Wrong::Inside(prefix)) }
     }
 }
 
-impl TryFrom<String> for Prefix {
-    type Error = Wrong;
-
-    fn try_from(text: String) -> Result<Self, Wrong> {
-        text.parse()
-    }
-}
-
-impl From<Prefix> for String {
-    fn from(prefix: Prefix) -> Self {
-        prefix.to_string()
-    }
-}
+by_text!(Prefix, Wrong);
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::{self, by_text};
+
 /// An IPv4 range. The bits behind the prefix are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -101,35 +103,19 @@ pub enum Wrong {
 impl FromStr for Subnet {
     type Err = Wrong;
 
-    fn from_str(text: &str) -> Result<Self, Wrong> {
-        let (address, prefix) = text.split_once('/').unwrap_or((text, ""));
+    fn from_str(range: &str) -> Result<Self, Wrong> {
+        let (address, prefix) = range.split_once('/').unwrap_or((range, ""));
         if address.parse::<std::net::Ipv6Addr>().is_ok() {
             return Err(Wrong::Six);
         }
         let address: Ipv4Addr = address.parse().map_err(|_| Wrong::Form)?;
-        // `parse` takes a sign.
-        if prefix.is_empty() || !prefix.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(Wrong::Form);
-        }
-        let prefix = prefix.parse().map_err(|_| Wrong::Form)?;
+        let prefix = text::bits(prefix).ok_or(Wrong::Form)?;
         let subnet = Self::around(address, prefix).ok_or(Wrong::Form)?;
         if subnet.base() == address { Ok(subnet) } else { Err(Wrong::Inside(subnet)) }
     }
 }
 
-impl TryFrom<String> for Subnet {
-    type Error = Wrong;
-
-    fn try_from(text: String) -> Result<Self, Wrong> {
-        text.parse()
-    }
-}
-
-impl From<Subnet> for String {
-    fn from(subnet: Subnet) -> Self {
-        subnet.to_string()
-    }
-}
+by_text!(Subnet, Wrong);
 
 #[cfg(test)]
 mod tests {

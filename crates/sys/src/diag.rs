@@ -47,7 +47,8 @@ mod tests {
         assert_eq!(found.cookie, socket_cookie(&server).unwrap());
         let found = find(Protocol::Tcp, from, Some(place)).unwrap().unwrap();
         assert_eq!(found.cookie, socket_cookie(&client).unwrap());
-        drop(listener);
+        // Not by a close: a child that another test forks may have the descriptor too.
+        rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
         assert!(find(Protocol::Tcp, place, None).unwrap().is_none());
     }
 }

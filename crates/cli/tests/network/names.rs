@@ -84,7 +84,7 @@ fn own_name(world: &World) {
     assert_eq!((own.as_str(), shown("db").as_str()), ("db is 100.80.0.2\n", "db"));
     let mode = format!("--execmode={}", world.mode);
     if world.has_packets() {
-        // Who has another one's network and hosts file is called as that one.
+        // A container that shares another one's network and hosts file has its host name.
         let network = ["run", "--name", "beside", &mode, "--network", "container:db", lab.image()];
         let done = lab.person.run(&[&network, &SELF[..]].concat());
         let beside = shown("beside");

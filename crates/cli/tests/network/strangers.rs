@@ -239,7 +239,8 @@ fn published(world: &World) {
     assert!(gone.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused));
 }
 
-/// A published port of UDP answers members at its own port, also who has been connected.
+/// A published port of UDP answers members from its own port, also sockets that were connected and
+/// are not any more.
 fn published_datagrams(world: &World) {
     let lab = world.lab();
     let publish = format!("{}:53/udp", free_port());

@@ -158,7 +158,7 @@ impl Chosen<'_> {
         Ok(network)
     }
 
-    /// Who has another container's network and its `/etc/hosts` is called as that one, too.
+    /// A container that shares another one's network and `/etc/hosts` also has its host name.
     fn share_host_name(&mut self, hostname: Option<&str>) -> Result<()> {
         let config = self.request.config;
         if let NetworkMode::Container(name) = &config.network.mode

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use abi::network::ask::{Agent, Answer, QUESTION, Question};
@@ -18,6 +18,7 @@ use abi::network::{AGENT, Slot, Table, Use};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::served::{Joined, Served};
+use crate::locks;
 use crate::peers::{Asked, Host, Message, Peers, PublicKey};
 use crate::slices;
 use crate::subnet::Subnet;
@@ -79,7 +80,7 @@ impl Asks {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<u64, Open>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.open)
     }
 
     /// Takes questions for as long as the process lives.
@@ -154,7 +155,7 @@ impl Asks {
     }
 
     fn ask(&self, client: Client, wanted: Vec<(Arc<Joined>, Host, Asked)>) {
-        client.left.lock().unwrap_or_else(PoisonError::into_inner).0 = wanted.len();
+        locks::lock(&client.left).0 = wanted.len();
         let client = Arc::new(client);
         for (joined, host, asked) in wanted {
             let id = self.next.fetch_add(1, Ordering::Relaxed);
@@ -242,7 +243,7 @@ impl Asks {
     /// One host has answered, or does not. The first that has found something is told, and the last
     /// one that has not.
     fn close(&self, open: &Open, answer: Answer) {
-        let mut left = open.client.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = locks::lock(&open.client.left);
         left.0 = left.0.saturating_sub(1);
         left.1 |= answer == Answer::Unreachable;
         let found = matches!(answer, Answer::Found(_) | Answer::Refused(_));

@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use store::Store;
@@ -25,7 +25,7 @@ use super::uplink;
 use crate::cluster;
 use crate::definition::Scope;
 use crate::error::Result;
-use crate::locks::lock;
+use crate::locks::{self, lock};
 use crate::members;
 use crate::networks::{Network, Networks};
 use crate::peers::{Handler, List, Message, Peers, PublicKey, Remote, message};
@@ -274,7 +274,7 @@ impl Seen {
         let (served, asks) = (Arc::clone(&clusters.served), Arc::clone(&clusters.asks));
         let side = Side { served, asks, joined: Arc::clone(&joined) };
         // A link that is up at once waits for this.
-        let mut peers = joined.peers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = locks::write(&joined.peers);
         let started = Peers::start(self.network.name(), &key, place, list, Arc::new(side));
         *peers = Some(started.map_err(|error| format!("cannot listen at {place}: {error}"))?);
         drop(peers);
@@ -299,7 +299,7 @@ impl Seen {
         {
             let list: List = view.list.clone();
             lock(&joined.others).retain(|key, _| list.position(key).is_some());
-            *joined.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+            *locks::write(&joined.view) = Arc::new(view);
             if let Some(peers) = &*joined.peers() {
                 peers.set_list(list);
             }

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::locks;
 use crate::networks::Network;
 
 /// For so long an answer of [`Containers::is_alive`] is used again.
@@ -34,7 +35,7 @@ impl Alive {
     }
 
     pub(super) fn is_alive(&self, id: &str) -> bool {
-        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || locks::lock(&self.known);
         if let Some((_, lives)) = lock().get(id).filter(|(at, _)| at.elapsed() < FRESH) {
             return *lives;
         }

@@ -89,7 +89,7 @@ struct Known {
     alive: Arc<Alive>,
     /// When somebody was last there.
     since: Mutex<Instant>,
-    /// Who has a slot, and of which file that was read.
+    /// The containers that have a slot, and the stamp of the file that says so.
     slots: Mutex<(Stamp, Vec<String>)>,
 }
 

@@ -3,7 +3,7 @@
 //! Locks, in this order: `all`, `peers` of a network, `snapshot`, `others`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 use abi::network::Table;
@@ -12,7 +12,7 @@ use sys::shared::SharedWords;
 
 use super::containers::{Alive, Containers};
 use crate::cluster::View;
-use crate::locks::lock;
+use crate::locks::{self, lock};
 use crate::networks::Network;
 use crate::peers::{Message, Peers, PublicKey, Remote, message};
 use crate::slices;
@@ -56,11 +56,11 @@ pub(super) struct Others {
 
 impl Joined {
     pub(super) fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&locks::read(&self.view))
     }
 
     pub(super) fn peers(&self) -> RwLockReadGuard<'_, Option<Peers>> {
-        self.peers.read().unwrap_or_else(PoisonError::into_inner)
+        locks::read(&self.peers)
     }
 
     pub(super) fn send(&self, key: &PublicKey, message: &Message) -> bool {
@@ -114,22 +114,22 @@ impl Served {
 
     /// The network with a number.
     pub(super) fn joined(&self, number: u16) -> Option<Arc<Joined>> {
-        self.all.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+        locks::read(&self.all).get(&number).cloned()
     }
 
     /// The network with an id.
     pub(super) fn joined_by_id(&self, id: &str) -> Option<Arc<Joined>> {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let all = locks::read(&self.all);
         all.values().find(|joined| joined.network.id() == id).cloned()
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Joined>> {
-        self.all.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        locks::read(&self.all).values().cloned().collect()
     }
 
     /// Serves a network from now on, or does not any more.
     pub(super) fn put(&self, number: u16, joined: Option<Arc<Joined>>) {
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locks::write(&self.all);
         let old = match joined {
             Some(joined) => all.insert(number, joined),
             None => all.remove(&number),
@@ -137,7 +137,7 @@ impl Served {
         drop(all);
         // The links' threads have the network, too.
         if let Some(old) = old {
-            drop(old.peers.write().unwrap_or_else(PoisonError::into_inner).take());
+            drop(locks::write(&old.peers).take());
         }
     }
 }

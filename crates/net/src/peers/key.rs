@@ -20,6 +20,8 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use serde::{Deserialize, Serialize};
 
+use crate::text::by_text;
+
 /// What stands before the digits of a key.
 const KIND: &str = "ed25519:";
 /// `SubjectPublicKeyInfo` of a key of this kind, up to the key (RFC 8410, 4).
@@ -85,19 +87,7 @@ impl FromStr for PublicKey {
     }
 }
 
-impl TryFrom<String> for PublicKey {
-    type Error = NoKey;
-
-    fn try_from(text: String) -> Result<Self, NoKey> {
-        text.parse()
-    }
-}
-
-impl From<PublicKey> for String {
-    fn from(key: PublicKey) -> Self {
-        key.to_string()
-    }
-}
+by_text!(PublicKey, NoKey);
 
 /// A private key, with its public one.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -19,6 +19,7 @@ use rustls::Connection;
 use super::key::PublicKey;
 use super::message::{self, Message};
 use super::tls;
+use crate::locks;
 
 /// How long a connection may take until both sides know each other.
 pub(super) const GREETING: Duration = Duration::from_secs(3);
@@ -65,7 +66,7 @@ impl Link {
     }
 
     fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.queue)
     }
 
     fn wake(&self) {

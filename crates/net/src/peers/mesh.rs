@@ -24,6 +24,7 @@ use super::link::{Channel, GREETING, Link};
 use super::list::{Host, List};
 use super::message::{Message, VERSION};
 use super::tls::{self, Tls};
+use crate::locks;
 
 /// Between two tries to reach a host.
 const FIRST: Duration = Duration::from_millis(50);
@@ -193,11 +194,11 @@ impl Drop for Peers {
 
 impl Mesh {
     fn peers(&self) -> MutexGuard<'_, HashMap<PublicKey, Peer>> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.peers)
     }
 
     fn list(&self) -> Arc<List> {
-        Arc::clone(&self.list.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&locks::read(&self.list))
     }
 
     fn link(&self, key: &PublicKey) -> Option<Arc<Link>> {
@@ -217,9 +218,8 @@ impl Mesh {
             .map(|host| (host.key, host.clone()))
             .collect();
         let mut peers = self.peers();
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) =
-            wanted.keys().copied().collect::<HashSet<_>>();
-        *self.list.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(list);
+        *locks::write(&self.keys) = wanted.keys().copied().collect::<HashSet<_>>();
+        *locks::write(&self.list) = Arc::new(list);
         let mut downs = Vec::new();
         peers.retain(|key, peer| {
             let stays = wanted.get(key).is_some_and(|host| host.place() == peer.host.place());

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
@@ -23,6 +23,7 @@ use rustls::{
 };
 
 use super::key::{Key, PublicKey};
+use crate::locks;
 
 /// The keys that are let in; they change with the list.
 pub(super) type Keys = Arc<RwLock<HashSet<PublicKey>>>;
@@ -112,7 +113,7 @@ struct Check {
 
 impl Check {
     fn key(&self, sent: &CertificateDer<'_>) -> Result<(), Error> {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = locks::read(&self.keys);
         match PublicKey::of_spki(sent) {
             Some(key) if keys.contains(&key) => Ok(()),
             _ => Err(CertificateError::ApplicationVerificationFailure.into()),

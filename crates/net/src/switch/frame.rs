@@ -225,7 +225,7 @@ pub(crate) mod tests {
         assert_eq!(body[14..18], WEB.octets());
         assert_eq!(body[18..24], ethernet(DB));
         assert_eq!(body[24..], DB.octets());
-        assert_eq!(route(&answer, &lab(), WEB), Route::Nowhere, "an answer is no question");
+        assert_eq!(route(&answer, &lab(), WEB), Route::Nowhere, "an answer is not a question");
     }
 
     #[test]

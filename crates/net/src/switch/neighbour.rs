@@ -9,7 +9,7 @@
 //!
 //! A member has two addresses, one in the network's prefix and a link-local one
 //! ([`crate::prefix`]). Packets to addresses that stand for no member of the network go nowhere:
-//! there is no way out for IPv6 here.
+//! the switch carries no IPv6 out of the network.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

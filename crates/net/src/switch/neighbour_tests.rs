@@ -94,7 +94,11 @@ fn questions_are_answered() {
         assert_eq!(packet[66..], ethernet(WEB));
         // With the sum in its place the sum of all is zero.
         assert_eq!(checksum(packet.try_into().unwrap()), 0);
-        assert_eq!(frame::route(&answer, &lab(), WEB), Route::Nowhere, "an answer is no question");
+        assert_eq!(
+            frame::route(&answer, &lab(), WEB),
+            Route::Nowhere,
+            "an answer is not a question"
+        );
     }
     // Whether an address is free is asked from none, and all hear the answer.
     let probe = question(Ipv6Addr::UNSPECIFIED, web);

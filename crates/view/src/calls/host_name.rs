@@ -2,10 +2,11 @@
 //! `sethostname`, and `open` of `/proc/sys/kernel/hostname`.
 //!
 //! The name is the one of [`World::host_name`](crate::World::host_name) until a process sets
-//! another; then the backend tells it ([`Host::host_name`](crate::guest::Host::host_name)). Whoever
-//! opens the file for writing gets one of the backend's, since no rule sees a `write`; its contents
-//! count as soon as there are some, so neither `O_TRUNC` nor a process that ends before it writes
-//! changes the name. Readers get a copy of the name as it is when they open the file.
+//! another; then the backend tells it ([`Host::host_name`](crate::guest::Host::host_name)). A
+//! guest that opens the file for writing gets one of the backend's, since no rule sees a `write`;
+//! its contents count as soon as there are some, so neither `O_TRUNC` nor a process that ends
+//! before it writes changes the name. Readers get a copy of the name as it is when they open the
+//! file.
 //!
 //! Without a name of its own, a container sees the host's, and nobody may set it.
 

@@ -138,7 +138,7 @@ fn set_up_ipv6(name: &str, addresses: [(Ipv6Addr, u8); 2]) -> std::result::Resul
     for (file, value) in [
         // Another default may have been inherited.
         (format!("conf/{name}/disable_ipv6"), "0"),
-        // There is no router to ask.
+        // The network has no router.
         (format!("conf/{name}/accept_ra"), "0"),
         (format!("neigh/{name}/retrans_time_ms"), "250"),
     ] {

@@ -121,22 +121,17 @@ fn allowed_to_make<N: Backend>(
     identity::open_to_owner(*backend, &identity, place.kind, at, &parent)?;
     let mode = limited_by_parent(context, place, &parent, S_IFREG | request.mode)?;
     let new = rules::new_file(&context.task.creds, &parent.truth, mode, (0, 0));
-    let after = after_making((place.kind, &identity), mode.0, &new);
-    Ok(Some((new, parent.truth.lists.default || after != After::Nothing)))
+    let needs_record = needs_record((place.kind, &identity), mode.0, &new);
+    Ok(Some((new, parent.truth.lists.default || needs_record)))
 }
 
-/// What remains to be done for a new file that the kernel has made with this mode.
-fn after_making((kind, identity): (Kind, &Identity), mode: u32, new: &Truth) -> After {
+/// Returns true if a new file that the kernel makes with this mode needs a record.
+fn needs_record((kind, identity): (Kind, &Identity), mode: u32, new: &Truth) -> bool {
     // The kernel gives the file its mode, except that the setgid bit of a foreign group must go;
     // otherwise at most the owner has to be recorded. The kernel would also remove set-id bits at
     // the first write, even one of root.
-    let clear = mode & !new.mode;
     let owned = Truth { mode: S_IFREG | 0o644 | new.mode & 0o6000, ..*new };
-    if clear == 0 && identity::is_plain_new(identity, kind, &owned) {
-        After::Nothing
-    } else {
-        After::Created { gid: new.gid, kind, clear }
-    }
+    mode & !new.mode != 0 || !identity::is_plain_new(identity, kind, &owned)
 }
 
 /// Checks that a file without a name may be made in the directory `parent`, and prepares that.
@@ -157,10 +152,14 @@ pub(super) fn prepare_nameless(
     }
     let mode = S_IFREG | request.mode & !task.umask;
     let new = rules::new_file(&task.creds, &parent.truth, (mode, Lists::NONE), (0, 0));
-    Ok(after_making((kind, identity), mode, &new))
+    Ok(if needs_record((kind, identity), mode, &new) {
+        After::Created { gid: new.gid, kind, clear: mode & !new.mode }
+    } else {
+        After::Nothing
+    })
 }
 
-/// Records the owner of a file that an open has made: the user who made it.
+/// Records the owner of a file without a name that an open has made: the user who made it.
 pub(in crate::calls) fn record_created<N: Backend>(
     context: &mut CallContext<'_, N>,
     descriptor: i64,
@@ -177,16 +176,15 @@ pub(in crate::calls) fn record_created<N: Backend>(
     }
     let at = (Dir::Guest(descriptor), c"");
     // The file is open and the guest has its descriptor, so an error can no longer be reported.
-    if let Ok(found) = identity::look(context.backend, &identity, None, kind, at.0, at.1)
-        && !found.recorded
-    {
+    if let Ok(found) = identity::look(context.backend, &identity, None, kind, at.0, at.1) {
         let mode = found.truth.mode & !clear;
         let new = Truth { mode, uid: context.task.creds.uid.files, gid, ..found.truth };
         let _ = identity::set_truth(context.backend, &identity, kind, at, &found, &new);
     }
 }
 
-/// Records a file that an open has made in a directory with a default list, which it inherits.
+/// Records a file without a name that an open has made in a directory with a default list, which it
+/// inherits.
 #[inline(never)]
 pub(in crate::calls) fn record_inherited<N: Backend>(
     context: &mut CallContext<'_, N>,
@@ -204,9 +202,6 @@ pub(in crate::calls) fn record_inherited<N: Backend>(
     // As above, an error can no longer be reported.
     let mut record = || {
         let found = identity::look(*backend, &identity, None, kind, at.0, at.1)?;
-        if found.recorded {
-            return Ok(());
-        }
         let parent = identity::look(*backend, &identity, None, kind, above.0, above.1)?;
         let above = (above.0, above.1, &parent.facts);
         let mode = identity::lists::limited(*backend, above, &parent.truth, mode, task.umask)?;
