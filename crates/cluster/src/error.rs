@@ -47,3 +47,19 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<crate::channel::Error> for Error {
+    fn from(error: crate::channel::Error) -> Self {
+        let hint = error.hint();
+        let mut fact = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(source) = cause {
+            let text = source.to_string();
+            if !fact.contains(&text) {
+                fact = format!("{fact}: {text}");
+            }
+            cause = source.source();
+        }
+        Self { fact, excerpt: None, hint }
+    }
+}

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use cluster::driver::{self, Host, Local, Watcher};
+use cluster::driver::{self, Hosts, Local, Watcher};
 use cluster::inside::{self, Probe};
 use cluster::plan::{self, Around, Phase, Plan};
 use cluster::spec::{self, Spec, units};
@@ -55,7 +55,7 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
         return Err(Report::new(fact).hint("leave --detach out, or use nohup or a batch job"));
     }
     let plan = planned(context, &spec)?;
-    let host = this_machine(context)?;
+    let hosts = this_machine(context)?;
     let set = SignalSet::of(&ENDING);
     let _blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
     let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
@@ -67,22 +67,22 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
         processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
     };
     let shown = Shown { signals: &signals, is_quiet: context.is_quiet() };
-    let was_up = !driver::status(&plan.cluster, &host)?.is_empty();
-    let started = wanted.start(&host, &shown);
+    let was_up = !driver::status(&plan.cluster, &hosts)?.is_empty();
+    let started = wanted.start(&hosts, &shown);
     if args.detach {
         started?;
         return Ok(Exit::OK);
     }
     let ended = started.and_then(|()| {
-        if let Some(status) = driver::run(&plan, &host)? {
+        if let Some(status) = driver::run(&plan, &hosts)? {
             return Ok(status);
         }
         shown.say(&format!("cluster {} is up; ctrl-C ends it", plan.cluster));
-        wait(&plan, &host, &signals)
+        wait(&plan, &hosts, &signals)
     });
     // What was there before this command stays where that has failed.
     if ended.is_ok() || !was_up {
-        driver::end(wanted.store, &plan.cluster, &host)?;
+        driver::end(wanted.store, &plan.cluster, &hosts)?;
     }
     Ok(Exit(ended?))
 }
@@ -90,8 +90,8 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
 /// `cluster down`.
 pub(crate) fn down(context: &Context, args: &ClusterDownArgs) -> Result<Exit, Report> {
     let name = name(&args.which)?;
-    let host = this_machine(context)?;
-    let count = driver::end(context.session()?.store_path()?, &name, &host)?;
+    let hosts = this_machine(context)?;
+    let count = driver::end(context.session()?.store_path()?, &name, &hosts)?;
     if count == 0 && !context.is_quiet() {
         note(&format!("cluster {name} had no containers"));
     }
@@ -100,8 +100,8 @@ pub(crate) fn down(context: &Context, args: &ClusterDownArgs) -> Result<Exit, Re
 
 /// `cluster status`.
 pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit, Report> {
-    let host = this_machine(context)?;
-    let containers = driver::status(&name(&args.which)?, &host)?;
+    let hosts = this_machine(context)?;
+    let containers = driver::status(&name(&args.which)?, &hosts)?;
     let row = |one: &driver::Container| {
         json!({
             "Name": one.name,
@@ -163,7 +163,7 @@ fn program() -> Result<std::path::PathBuf, Report> {
 }
 
 /// This machine, with the options that stand before the command.
-fn this_machine(context: &Context) -> Result<Local, Report> {
+fn this_machine(context: &Context) -> Result<Hosts, Report> {
     let global = &context.global;
     let mut words = vec![program()?.into_os_string()];
     let mut option = |name: &str, value: Option<OsString>| {
@@ -178,7 +178,7 @@ fn this_machine(context: &Context) -> Result<Local, Report> {
     if global.insecure {
         words.push("--insecure".into());
     }
-    Ok(Local { program: words })
+    Ok(Hosts::one(Local { program: words }))
 }
 
 fn cannot_wait(error: &std::io::Error) -> Report {
@@ -186,14 +186,14 @@ fn cannot_wait(error: &std::io::Error) -> Report {
 }
 
 /// Waits for a signal, or until somebody else has ended the cluster. Returns the exit status.
-fn wait(plan: &Plan, host: &dyn Host, signals: &SignalFd) -> cluster::Result<u8> {
+fn wait(plan: &Plan, hosts: &Hosts, signals: &SignalFd) -> cluster::Result<u8> {
     let timeout = Timespec::try_from(LOOK).ok();
     loop {
         let _ = poll(&mut [PollFd::new(signals, PollFlags::IN)], timeout.as_ref());
         if let Ok(Some(signal)) = signals.next() {
             return Ok(128 + signal.number as u8);
         }
-        if driver::status(&plan.cluster, host)?.is_empty() {
+        if driver::status(&plan.cluster, hosts)?.is_empty() {
             return Ok(0);
         }
     }

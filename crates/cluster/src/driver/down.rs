@@ -1,6 +1,6 @@
 //! The end of a cluster.
 
-use super::{Host, failed, status};
+use super::{Host, Hosts, failed, status};
 use crate::error::Result;
 use crate::plan::LABEL;
 
@@ -9,15 +9,19 @@ use crate::plan::LABEL;
 ///
 /// # Errors
 /// If something stays.
-pub(super) fn down(cluster: &str, host: &dyn Host) -> Result<usize> {
+pub(super) fn down(cluster: &str, hosts: &Hosts) -> Result<usize> {
+    hosts.each(|host| down_on(cluster, host)).into_iter().sum()
+}
+
+fn down_on(cluster: &str, host: &dyn Host) -> Result<usize> {
     let names: Vec<String> =
-        status(cluster, host)?.into_iter().map(|container| container.name).collect();
+        status::on(cluster, host)?.into_iter().map(|container| container.name).collect();
     if !names.is_empty() {
         // Those that have ended meanwhile are no matter.
         host.run(&with(&["stop"], &names))?;
         let remove = with(&["rm", "-f"], &names);
         let done = host.run(&remove)?;
-        if !status(cluster, host)?.is_empty() {
+        if !status::on(cluster, host)?.is_empty() {
             return Err(failed(format!("cluster {cluster} is not gone"), &remove, &done));
         }
     }

@@ -1,11 +1,20 @@
 //! This machine as a host: commands are children of this process.
 
 use std::ffi::OsString;
+use std::io::{Read, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Done, Host};
+use super::{Done, Host, Task};
+use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
+use crate::wire::PIECE;
+use crate::wire::messages::Ended;
+
+/// Pieces of output that wait for the caller; the command waits while there are more.
+const PIECES: usize = 8;
 
 /// This machine.
 #[derive(Debug, Clone)]
@@ -24,25 +33,181 @@ impl Local {
     }
 }
 
-/// The status of a shell: 128+n for signal n.
-fn status(ended: ExitStatus) -> u8 {
-    let number = ended.code().or_else(|| ended.signal().map(|signal| 128 + signal));
-    number.and_then(|number| u8::try_from(number).ok()).unwrap_or(u8::MAX)
+fn ended(status: ExitStatus) -> Ended {
+    let code = status.code().map(Ended::Code);
+    code.unwrap_or_else(|| Ended::Signal(status.signal().unwrap_or(0)))
 }
 
 impl Host for Local {
+    fn name(&self) -> &'static str {
+        "this machine"
+    }
+
     fn run(&self, words: &[String]) -> Result<Done> {
         let output = self.command(words)?.stdin(Stdio::null()).output();
         let output = output.map_err(|error| not_started(words, &error))?;
-        Ok(Done { status: status(output.status), out: output.stdout, err: output.stderr })
+        let status = ended(output.status).exit_status();
+        Ok(Done { status, out: output.stdout, err: output.stderr })
     }
 
     fn run_attached(&self, words: &[String]) -> Result<u8> {
-        let ended = self.command(words)?.status().map_err(|error| not_started(words, &error))?;
-        Ok(status(ended))
+        let status = self.command(words)?.status().map_err(|error| not_started(words, &error))?;
+        Ok(ended(status).exit_status())
+    }
+
+    fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
+        let mut command = self.command(words)?;
+        command.stdin(if input { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| not_started(words, &error))?;
+        let (sender, events) = sync_channel(PIECES);
+        let input = child.stdin.take();
+        if let Some(stream) = child.stdout.take() {
+            read(stream, Stream::Output, sender.clone());
+        }
+        if let Some(stream) = child.stderr.take() {
+            read(stream, Stream::Errors, sender);
+        }
+        Ok(Box::new(LocalTask {
+            events: Mutex::new(events),
+            input: Mutex::new(input),
+            child: Mutex::new(Some(child)),
+        }))
     }
 }
 
 fn not_started(words: &[String], error: &std::io::Error) -> Error {
     Error::new(format!("cannot run coracle {}: {error}", crate::plan::join(words)))
+}
+
+/// Moves a stream in a thread of its own, which ends with the stream.
+fn read(mut stream: impl Read + Send + 'static, kind: Stream, to: SyncSender<Event>) {
+    std::thread::spawn(move || {
+        let mut piece = vec![0; PIECE];
+        loop {
+            match stream.read(&mut piece) {
+                Ok(0) => return,
+                Ok(count) => {
+                    if to.send(Event::Output(kind, piece[..count].to_vec())).is_err() {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    });
+}
+
+/// A command of this machine. The child is taken when it has ended.
+#[derive(Debug)]
+struct LocalTask {
+    events: Mutex<Receiver<Event>>,
+    input: Mutex<Option<ChildStdin>>,
+    child: Mutex<Option<Child>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl LocalTask {
+    fn pid(&self) -> Option<rustix::process::Pid> {
+        lock(&self.child).as_ref().map(rustix::process::Pid::from_child)
+    }
+}
+
+impl Task for LocalTask {
+    fn event(&self) -> Option<Event> {
+        if let Ok(event) = lock(&self.events).recv() {
+            return Some(event);
+        }
+        // Both streams have ended, so the command soon does. It is waited for without the lock,
+        // so that it can be signalled meanwhile.
+        let pid = self.pid()?;
+        let waited =
+            rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        let wait = || rustix::process::waitid(rustix::process::WaitId::Pid(pid), waited);
+        let _ = rustix::io::retry_on_intr(wait);
+        let mut child = lock(&self.child).take()?;
+        let status = child.wait().ok()?;
+        Some(Event::Ended(ended(status)))
+    }
+
+    fn input(&self, bytes: &[u8]) -> Result<()> {
+        let mut input = lock(&self.input);
+        let written = input.as_mut().map(|stream| stream.write_all(bytes));
+        let gone = || Error::new("the command reads no more");
+        written.ok_or_else(gone)?.map_err(|_| gone())
+    }
+
+    fn close_input(&self) -> Result<()> {
+        lock(&self.input).take();
+        Ok(())
+    }
+
+    fn signal(&self, number: i32) -> Result<()> {
+        let child = lock(&self.child);
+        if let (Some(child), Some(signal)) =
+            (&*child, rustix::process::Signal::from_named_raw(number))
+        {
+            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(child), signal);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for LocalTask {
+    fn drop(&mut self) {
+        let _ = self.signal(15);
+        // Its streams are closed first, so that it does not wait for a reader.
+        let child = lock(&self.child).take();
+        drop(std::mem::replace(&mut *lock(&self.events), sync_channel(0).1));
+        if let Some(mut child) = child {
+            std::thread::spawn(move || child.wait());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell() -> Local {
+        Local { program: vec!["sh".into(), "-c".into()] }
+    }
+
+    #[test]
+    fn a_command_is_moved_by_its_caller() {
+        let words = ["cat; echo oh >&2; exit 3".to_owned()];
+        let task = shell().start(&words, true).unwrap();
+        let bytes = vec![7; 3 << 20];
+        let (mut out, mut err, mut end) = (Vec::new(), Vec::new(), None);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                task.input(&bytes).unwrap();
+                task.close_input().unwrap();
+            });
+            while let Some(event) = task.event() {
+                match event {
+                    Event::Output(Stream::Output, bytes) => out.extend(bytes),
+                    Event::Output(Stream::Errors, bytes) => err.extend(bytes),
+                    other => assert!(end.replace(other).is_none()),
+                }
+            }
+        });
+        assert_eq!(end, Some(Event::Ended(Ended::Code(3))));
+        assert!(out == bytes && err == b"oh\n");
+        assert!(task.input(b"x").is_err());
+    }
+
+    #[test]
+    fn a_signal_ends_a_command() {
+        let task = shell().start(&["exec sleep 600".to_owned()], false).unwrap();
+        task.signal(15).unwrap();
+        assert_eq!(task.event(), Some(Event::Ended(Ended::Signal(15))));
+        assert_eq!(task.event(), None);
+        // One that nobody waits for.
+        drop(shell().start(&["exec sleep 600".to_owned()], false).unwrap());
+    }
 }

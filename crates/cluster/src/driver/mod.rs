@@ -5,6 +5,7 @@
 //! commands leave: containers and a network with the cluster's label. `down` removes these.
 
 mod down;
+mod hosts;
 mod local;
 pub mod place;
 mod status;
@@ -18,46 +19,10 @@ use crate::plan::{Act, Phase, Plan, Step};
 use crate::spec::Spec;
 
 use down::down;
+pub use hosts::{Done, Host, Hosts, Task};
 pub use local::Local;
 pub use place::Place;
 pub use status::{Container, status};
-
-/// How a command on a host has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Done {
-    /// Its exit status, 128+n for signal n.
-    pub status: u8,
-    /// What it has printed.
-    pub out: Vec<u8>,
-    /// What it has said of errors.
-    pub err: Vec<u8>,
-}
-
-impl Done {
-    /// Whether it has ended well.
-    pub const fn is_good(&self) -> bool {
-        self.status == 0
-    }
-
-    /// What it has printed, as text.
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.out).trim_end_matches('\n').to_owned()
-    }
-}
-
-/// A host that carries out commands of Coracle.
-pub trait Host: Sync {
-    /// Runs a command, given without the program's own name, without input.
-    ///
-    /// # Errors
-    /// If it cannot be started.
-    fn run(&self, words: &[String]) -> Result<Done>;
-    /// Runs a command on the caller's own streams. Returns its exit status.
-    ///
-    /// # Errors
-    /// If it cannot be started.
-    fn run_attached(&self, words: &[String]) -> Result<u8>;
-}
 
 /// What happens meanwhile.
 pub trait Watcher: Sync {
@@ -84,12 +49,12 @@ impl Wanted<'_> {
     /// # Errors
     /// The first step that fails, with what its command has said; what was started before stays. If
     /// another driver is at it.
-    pub fn start(&self, host: &dyn Host, watcher: &dyn Watcher) -> Result<()> {
+    pub fn start(&self, hosts: &Hosts, watcher: &dyn Watcher) -> Result<()> {
         let place = Place::take(self.store, &self.plan.cluster)?;
         if let Some(slots) = self.processors.checked_div(self.spec.nodes) {
             place.write_host_file(&crate::plan::host_file(self.spec, slots.max(1)))?;
         }
-        start(self.plan, host, watcher)
+        start(self.plan, hosts, watcher)
     }
 }
 
@@ -98,9 +63,9 @@ impl Wanted<'_> {
 ///
 /// # Errors
 /// If something stays, or another driver is at it.
-pub fn end(store: &Path, cluster: &str, host: &dyn Host) -> Result<usize> {
+pub fn end(store: &Path, cluster: &str, hosts: &Hosts) -> Result<usize> {
     let place = Place::take(store, cluster)?;
-    let count = down(cluster, host)?;
+    let count = down(cluster, hosts)?;
     place.remove()?;
     Ok(count)
 }
@@ -109,13 +74,13 @@ pub fn end(store: &Path, cluster: &str, host: &dyn Host) -> Result<usize> {
 ///
 /// # Errors
 /// The first step that fails, with what its command has said. What was started before stays.
-fn start(plan: &Plan, host: &dyn Host, watcher: &dyn Watcher) -> Result<()> {
+fn start(plan: &Plan, hosts: &Hosts, watcher: &dyn Watcher) -> Result<()> {
     for phase in &plan.phases {
         if matches!(phase.steps[..], [Step { act: Act::Run { .. }, .. }]) {
             break;
         }
         watcher.phase(phase)?;
-        carry_out(plan, phase, host)?;
+        carry_out(plan, phase, hosts)?;
     }
     Ok(())
 }
@@ -124,27 +89,19 @@ fn start(plan: &Plan, host: &dyn Host, watcher: &dyn Watcher) -> Result<()> {
 ///
 /// # Errors
 /// If its command cannot be started.
-pub fn run(plan: &Plan, host: &dyn Host) -> Result<Option<u8>> {
+pub fn run(plan: &Plan, hosts: &Hosts) -> Result<Option<u8>> {
     let mut steps = plan.phases.iter().flat_map(|phase| &phase.steps);
-    let words = steps.find_map(|step| match &step.act {
-        Act::Run { words, .. } => Some(words),
+    let found = steps.find_map(|step| match &step.act {
+        Act::Run { words, .. } => Some((step, words)),
         _ => None,
     });
-    words.map(|words| host.run_attached(words)).transpose()
+    let Some((step, words)) = found else { return Ok(None) };
+    hosts.of(step.host.as_deref())?.run_attached(words).map(Some)
 }
 
-fn carry_out(plan: &Plan, phase: &Phase, host: &dyn Host) -> Result<()> {
-    let carry_out = |step| steps::carry_out(plan, step, host);
-    if let [step] = &phase.steps[..] {
-        return carry_out(step);
-    }
-    let results: Vec<Result<()>> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            phase.steps.iter().map(|step| scope.spawn(move || carry_out(step))).collect();
-        let lost = || Err(Error::new("a thread of the driver has ended before its step"));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
-    });
-    results.into_iter().collect()
+fn carry_out(plan: &Plan, phase: &Phase, hosts: &Hosts) -> Result<()> {
+    let one = |step: &Step| steps::carry_out(plan, step, hosts.of(step.host.as_deref())?);
+    hosts::at_once(phase.steps.iter(), one).into_iter().collect()
 }
 
 /// A command that has failed, with what it said.

@@ -2,13 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Host, failed};
+use super::{Host, Hosts, failed};
 use crate::error::{Error, Result};
 use crate::plan::{LABEL, NODE_LABEL, SERVICE_LABEL};
 
 /// A container of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
+    /// The host that it is on.
+    pub host: String,
     /// Its name.
     pub name: String,
     /// The service that it belongs to, or the node that it is; empty for one that looks whether a
@@ -28,7 +30,15 @@ pub struct Container {
 ///
 /// # Errors
 /// If they cannot be listed.
-pub fn status(cluster: &str, host: &dyn Host) -> Result<Vec<Container>> {
+pub fn status(cluster: &str, hosts: &Hosts) -> Result<Vec<Container>> {
+    let all: Result<Vec<_>> = hosts.each(|host| on(cluster, host)).into_iter().collect();
+    let mut found = all?.concat();
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
+}
+
+/// The containers of a cluster on one host.
+pub(super) fn on(cluster: &str, host: &dyn Host) -> Result<Vec<Container>> {
     let shown =
         ["Names", "State", "Status", "Image", "Ports"].map(|name| format!("{{{{.{name}}}}}"));
     let label = |name: &str| format!("{{{{.Label {name:?}}}}}");
@@ -50,8 +60,8 @@ pub fn status(cluster: &str, host: &dyn Host) -> Result<Vec<Container>> {
         let role = if service.is_empty() { node } else { service };
         let [name, role, state, status, image, ports] =
             [name, role, state, status, image, ports].map(str::to_owned);
-        found.push(Container { name, role, state, status, image, ports });
+        let host = host.name().to_owned();
+        found.push(Container { host, name, role, state, status, image, ports });
     }
-    found.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
 }

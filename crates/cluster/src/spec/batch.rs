@@ -119,19 +119,20 @@ pub(super) fn read_checkpoint(top: &Table<'_>) -> Result<Option<Checkpoint>> {
     Ok(Some(Checkpoint {
         files: files.map(|table| checkpoint_files(&table)).transpose()?,
         before_end: before_end.map(|table| end(&table)).transpose()?,
-        restart: restart.map_or(
-            Ok(Restart { arguments: Vec::new(), tries: 1, done_when: None }),
-            |table| {
-                let tries = table.get("tries").map_or(Ok(1), |value| value.number(1..=1000))?;
-                let arguments = table.get("arguments");
-                Ok(Restart {
-                    arguments: arguments.map_or(Ok(Vec::new()), |value| value.words())?,
-                    tries: tries as u32,
-                    done_when: table.get("done_when").map(|value| value.absolute()).transpose()?,
-                })
-            },
-        )?,
+        restart: restart.as_ref().map_or(Ok(NO_RESTART), read_restart)?,
     }))
+}
+
+const NO_RESTART: Restart = Restart { arguments: Vec::new(), tries: 1, done_when: None };
+
+fn read_restart(table: &Table<'_>) -> Result<Restart> {
+    let tries = table.get("tries").map_or(Ok(1), |value| value.number(1..=1000))?;
+    let arguments = table.get("arguments");
+    Ok(Restart {
+        arguments: arguments.map_or(Ok(Vec::new()), |value| value.words())?,
+        tries: tries as u32,
+        done_when: table.get("done_when").map(|value| value.absolute()).transpose()?,
+    })
 }
 
 fn checkpoint_files(table: &Table<'_>) -> Result<CheckpointFiles> {

@@ -203,6 +203,11 @@ impl Ended {
             Self::Signal(number) => 128 + number,
         }
     }
+
+    /// The same as the exit status of a process.
+    pub fn exit_status(self) -> u8 {
+        u8::try_from(self.status()).unwrap_or(u8::MAX)
+    }
 }
 
 /// Why something was not done.

@@ -1,0 +1,146 @@
+//! The hosts of a cluster, and the commands of Coracle that run on them.
+
+use crate::channel::{Event, Running};
+use crate::error::{Error, Result};
+
+/// How a command on a host has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    /// Its exit status, 128+n for signal n.
+    pub status: u8,
+    /// What it has printed.
+    pub out: Vec<u8>,
+    /// What it has said of errors.
+    pub err: Vec<u8>,
+}
+
+impl Done {
+    /// Whether it has ended well.
+    pub const fn is_good(&self) -> bool {
+        self.status == 0
+    }
+
+    /// What it has printed, as text, without the end of its last line.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.out).trim_end_matches('\n').to_owned()
+    }
+}
+
+/// A host that carries out commands of Coracle. Commands are given without the program's own name.
+pub trait Host: Send + Sync {
+    /// Its name in messages, which is what the plan calls it.
+    fn name(&self) -> &str;
+    /// Runs a command without input.
+    ///
+    /// # Errors
+    /// If it cannot be started, or the host is lost.
+    fn run(&self, words: &[String]) -> Result<Done>;
+    /// Runs a command on the caller's own streams; a terminal is passed on. Returns its exit
+    /// status.
+    ///
+    /// # Errors
+    /// As [`Host::run`].
+    fn run_attached(&self, words: &[String]) -> Result<u8>;
+    /// Starts a command whose streams the caller moves. `input` is false for one without input.
+    ///
+    /// # Errors
+    /// As [`Host::run`]; a remote host tells by an event that the command was not started.
+    fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>>;
+}
+
+/// A command that runs on a host. Dropped before its end, it gets SIGTERM. May be used by several
+/// threads: one that writes input, one that takes events.
+pub trait Task: Send + Sync {
+    /// Waits for the next event; `None` after the last one.
+    fn event(&self) -> Option<Event>;
+    /// Writes to its standard input. Waits while it does not read.
+    ///
+    /// # Errors
+    /// If it has ended, or the host is lost.
+    fn input(&self, bytes: &[u8]) -> Result<()>;
+    /// Ends its standard input.
+    ///
+    /// # Errors
+    /// If the host is lost.
+    fn close_input(&self) -> Result<()>;
+    /// Sends a signal; nothing if it has ended.
+    ///
+    /// # Errors
+    /// If the host is lost.
+    fn signal(&self, number: i32) -> Result<()>;
+}
+
+impl Task for Running {
+    fn event(&self) -> Option<Event> {
+        Self::event(self)
+    }
+
+    fn input(&self, bytes: &[u8]) -> Result<()> {
+        Ok(Self::input(self, bytes)?)
+    }
+
+    fn close_input(&self) -> Result<()> {
+        Ok(Self::close_input(self)?)
+    }
+
+    fn signal(&self, number: i32) -> Result<()> {
+        Ok(Self::signal(self, number)?)
+    }
+}
+
+/// The hosts of a cluster; there is at least one.
+pub struct Hosts(Vec<Box<dyn Host>>);
+
+impl Hosts {
+    /// Takes hosts, the first of which carries out the steps that name none.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn new(all: Vec<Box<dyn Host>>) -> Result<Self> {
+        if all.is_empty() { Err(Error::new("there is no host")) } else { Ok(Self(all)) }
+    }
+
+    /// One host.
+    pub fn one(host: impl Host + 'static) -> Self {
+        Self(vec![Box::new(host)])
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &dyn Host> {
+        self.0.iter().map(|host| &**host)
+    }
+
+    /// Does something on all hosts at once, each in a thread of its own. The results are in the
+    /// order of the hosts.
+    pub fn each<T: Send>(&self, work: impl Fn(&dyn Host) -> Result<T> + Sync) -> Vec<Result<T>> {
+        at_once(self.all(), |host| work(host))
+    }
+
+    /// The host of a step.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn of(&self, name: Option<&str>) -> Result<&dyn Host> {
+        let Some(name) = name else { return Ok(&*self.0[0]) };
+        let found = self.all().find(|host| host.name() == name);
+        found.ok_or_else(|| Error::new(format!("there is no host {name}")))
+    }
+}
+
+/// Does something with all of these at once. The results are in their order.
+pub(super) fn at_once<I: Send, T: Send>(
+    items: impl Iterator<Item = I>,
+    work: impl Fn(I) -> Result<T> + Sync,
+) -> Vec<Result<T>> {
+    let mut items: Vec<I> = items.collect();
+    if items.len() <= 1 {
+        return items.pop().map(work).into_iter().collect();
+    }
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> =
+            items.into_iter().map(|item| scope.spawn(move || work(item))).collect();
+        let lost = || Err(Error::new("a thread of the driver has ended before its step"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+    })
+}
