@@ -91,7 +91,8 @@ fn answered(place: &str, path: &str) -> Result<(), String> {
         stream.set_read_timeout(Some(TRY))?;
         stream.set_write_timeout(Some(TRY))?;
         let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+        let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
         let mut head = Vec::new();
         (&stream).take(64).read_to_end(&mut head)?;
         Ok(head)

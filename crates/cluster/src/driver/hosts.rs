@@ -113,7 +113,7 @@ impl Hosts {
     /// Does something on all hosts at once, each in a thread of its own. The results are in the
     /// order of the hosts.
     pub fn each<T: Send>(&self, work: impl Fn(&dyn Host) -> Result<T> + Sync) -> Vec<Result<T>> {
-        at_once(self.all(), |host| work(host))
+        at_once(self.all(), work)
     }
 
     /// The host of a step.
