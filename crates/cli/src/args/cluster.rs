@@ -50,6 +50,10 @@ pub(crate) struct ClusterStatusArgs {
     pub format: Option<String>,
 }
 
+/// `cluster agent`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterAgentArgs {}
+
 /// `cluster idle`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterIdleArgs {}

@@ -496,6 +496,13 @@ coracle network create --scope cluster --address 10.0.0.1 far"
         "Print what a cluster file comes to, and do nothing"
     ),
     command!(
+        "cluster agent",
+        Hidden,
+        cluster::ClusterAgentArgs,
+        commands::cluster::agent,
+        "Serve the driver at the other end of standard input and output"
+    ),
+    command!(
         "cluster idle",
         Hidden,
         cluster::ClusterIdleArgs,

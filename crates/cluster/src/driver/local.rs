@@ -1,13 +1,16 @@
 //! This machine as a host: commands are children of this process.
 
 use std::ffi::OsString;
+use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{Read, Write as _};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Done, Host, Task};
+use super::hosts::{Attach, Done, Host, Task};
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::wire::PIECE;
@@ -33,7 +36,7 @@ impl Local {
     }
 }
 
-fn ended(status: ExitStatus) -> Ended {
+pub(super) fn ended(status: ExitStatus) -> Ended {
     let code = status.code().map(Ended::Code);
     code.unwrap_or_else(|| Ended::Signal(status.signal().unwrap_or(0)))
 }
@@ -50,15 +53,41 @@ impl Host for Local {
         Ok(Done { status, out: output.stdout, err: output.stderr })
     }
 
-    fn run_attached(&self, words: &[String]) -> Result<u8> {
-        let status = self.command(words)?.status().map_err(|error| not_started(words, &error))?;
+    fn run_attached(&self, words: &[String], attach: Attach) -> Result<u8> {
+        let mut command = self.command(words)?;
+        if !attach.input && !attach.terminal {
+            command.stdin(Stdio::null());
+        }
+        let status = command.status().map_err(|error| not_started(words, &error))?;
         Ok(ended(status).exit_status())
+    }
+
+    fn put(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
+        let write = || -> std::io::Result<()> {
+            let parent = path.parent().unwrap_or(Path::new("/"));
+            DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+            let part = parent.join(format!(".{}", sys::random::suffix()?));
+            let written = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(mode)
+                .open(&part)
+                .and_then(|mut file| file.write_all(bytes))
+                .and_then(|()| std::fs::set_permissions(&part, Permissions::from_mode(mode)))
+                .and_then(|()| std::fs::rename(&part, path));
+            if written.is_err() {
+                let _ = std::fs::remove_file(&part);
+            }
+            written
+        };
+        write().map_err(|error| Error::new(format!("cannot write {}: {error}", path.display())))
     }
 
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
         let mut command = self.command(words)?;
         command.stdin(if input { Stdio::piped() } else { Stdio::null() });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A signal of the terminal is passed on by the caller, once.
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(|error| not_started(words, &error))?;
         let (sender, events) = sync_channel(PIECES);
         let input = child.stdin.take();
