@@ -58,6 +58,17 @@ pub(crate) struct ClusterAgentArgs {}
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterIdleArgs {}
 
+/// `cluster meet`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterMeetArgs {
+    /// How long to try
+    #[arg(long, value_name = "TIME", default_value = "1m")]
+    pub within: String,
+    /// Nodes
+    #[arg(value_name = "NODE", required = true)]
+    pub nodes: Vec<String>,
+}
+
 /// `cluster probe`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterProbeArgs {

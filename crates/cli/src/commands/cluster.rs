@@ -13,7 +13,7 @@ use serde_json::json;
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
 use crate::args::cluster::{
-    ClusterAgentArgs, ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs, ClusterProbeArgs, ClusterStatusArgs,
+    ClusterAgentArgs, ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs, ClusterMeetArgs, ClusterProbeArgs, ClusterStatusArgs,
     ClusterUpArgs, Which,
 };
 use crate::context::Context;
@@ -141,11 +141,21 @@ pub(crate) fn idle(_: &Context, _: &ClusterIdleArgs) -> Result<Exit, Report> {
     inside::idle()
 }
 
+/// `cluster meet`.
+pub(crate) fn meet(_: &Context, args: &ClusterMeetArgs) -> Result<Exit, Report> {
+    inside::meet(&args.nodes, time(&args.within)?)?;
+    Ok(Exit::OK)
+}
+
+fn time(text: &str) -> Result<Duration, Report> {
+    units::time(text).ok_or_else(|| {
+        Report::wrong_words(format!("{text:?} is not a time")).hint("write 10s or 1m30s")
+    })
+}
+
 /// `cluster probe`.
 pub(crate) fn probe(_: &Context, args: &ClusterProbeArgs) -> Result<Exit, Report> {
-    let within = units::time(&args.within).ok_or_else(|| {
-        Report::wrong_words(format!("{:?} is not a time", args.within)).hint("write 10s or 1m30s")
-    })?;
+    let within = time(&args.within)?;
     let probe = Probe::parse(&args.kind, &args.place).ok_or_else(|| {
         let fact = format!("{:?} {:?} is nothing to look for", args.kind, args.place);
         Report::wrong_words(fact).hint("write tcp HOST:PORT or http HOST:PORT/PATH")

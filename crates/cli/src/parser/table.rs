@@ -510,6 +510,13 @@ coracle network create --scope cluster --address 10.0.0.1 far"
         "Wait for ever: the program of a node's container"
     ),
     command!(
+        "cluster meet",
+        Hidden,
+        cluster::ClusterMeetArgs,
+        commands::cluster::meet,
+        "Wait until nodes are known by name and take connections"
+    ),
+    command!(
         "cluster probe",
         Hidden,
         cluster::ClusterProbeArgs,

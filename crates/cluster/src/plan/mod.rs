@@ -24,6 +24,9 @@ pub const HOST_FILE: &str = "/etc/coracle/hosts";
 /// This program, in node containers and in those that look whether a service is ready.
 pub const PROGRAM: &str = "/run/coracle/coracle";
 
+/// Nodes reach each other within so long.
+const MEETING: Duration = Duration::from_mins(1);
+
 /// What a cluster file comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -165,6 +168,7 @@ pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
     phase("network", network(spec, sites));
     phase("join", join_hosts(spec));
     phase("start nodes", nodes(spec, sites));
+    phase("meet", meet(spec, sites));
     for level in levels(spec) {
         let names: Vec<&str> = level.iter().map(|service| &*service.name).collect();
         let replicas = |service: &&Service| 1..=service.replicas.first();
@@ -426,6 +430,25 @@ fn image_name(spec: &Spec, own: Option<&Image>) -> String {
 
 fn nodes(spec: &Spec, sites: &[Site]) -> Vec<Step> {
     (1..=spec.nodes).map(|number| node(spec, site(sites, number), number)).collect()
+}
+
+/// Every node knows and reaches every other one before anything runs on them.
+fn meet(spec: &Spec, sites: &[Site]) -> Vec<Step> {
+    if spec.nodes < 2 || spec.network == Some(Network::Host) {
+        return Vec::new();
+    }
+    let names: Vec<String> = (1..=spec.nodes).map(|number| format!("node{number}")).collect();
+    let step = |number: u32| {
+        let container = node_container(spec, &format!("node{number}"));
+        let words = ["exec", &container, PROGRAM, "cluster", "meet", "--within"];
+        let mut words: Vec<String> = words.map(str::to_owned).to_vec();
+        words.push(units::spell(MEETING));
+        words.extend(names.iter().cloned());
+        let by = ReadyBy::Trying(words);
+        let act = Act::Ready { container, by, within: MEETING };
+        Step { host: site(sites, number).host.clone(), act }
+    };
+    (1..=spec.nodes).map(step).collect()
 }
 
 /// A node's container has a program of ours that waits.
