@@ -13,8 +13,8 @@ use serde_json::json;
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
 use crate::args::cluster::{
-    ClusterAgentArgs, ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs, ClusterMeetArgs, ClusterProbeArgs, ClusterStatusArgs,
-    ClusterUpArgs, Which,
+    ClusterAgentArgs, ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs, ClusterMeetArgs,
+    ClusterProbeArgs, ClusterStatusArgs, ClusterUpArgs, Which,
 };
 use crate::context::Context;
 use crate::output;
@@ -68,23 +68,32 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
         started?;
         return Ok(Exit::OK);
     }
-    let ended = started.and_then(|cluster| {
-        if let Some(status) = cluster.run(&shown)? {
-            return Ok(status);
+    let cluster = match started {
+        Ok(cluster) => cluster,
+        Err(error) => {
+            // What was there before this command stays.
+            if !was_up && let Err(left) = driver::end(&setting, &spec.name) {
+                note(&left.to_string());
+            }
+            return Err(error.into());
         }
-        shown.say(&format!("cluster {} is up; ctrl-C ends it", spec.name));
-        wait(&spec.name, &cluster.hosts, &signals)
+    };
+    let ended = cluster.run(&shown).and_then(|status| {
+        let Some(status) = status else {
+            shown.say(&format!("cluster {} is up; ctrl-C ends it", spec.name));
+            return wait(&spec.name, &cluster.hosts, &signals);
+        };
+        Ok(status)
     });
-    // What was there before this command stays where that has failed.
-    if ended.is_ok() || !was_up {
-        let gone = driver::end(&setting, &spec.name);
-        if let (Err(_), Err(left)) = (&ended, &gone) {
-            note(&left.to_string());
-        } else {
-            gone?;
+    match (ended, cluster.end(&setting)) {
+        (Ok(status), gone) => gone.map(|()| Exit(status)).map_err(Into::into),
+        (Err(error), gone) => {
+            if let Err(left) = gone {
+                note(&left.to_string());
+            }
+            Err(error.into())
         }
     }
-    Ok(Exit(ended?))
 }
 
 /// `cluster down`.

@@ -19,7 +19,7 @@ mod steps;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::plan::{Act, Plan, Site, Step};
 use crate::spec::Spec;
 
@@ -90,10 +90,18 @@ pub fn start(
     directory: &Path,
     (hold, watcher): (bool, &dyn Watcher),
 ) -> Result<Cluster> {
+    if !setting.store.exists() {
+        make_store(&setting.here)?;
+    }
     let place = Place::take(&setting.store, &spec.name)?;
     let (hosts, sites) = match Reach::of(spec)? {
         None => (setting.hosts(), vec![setting.site(&spec.name, directory)]),
         Some(reach) => {
+            if reach.ends_with_agents() && !hold {
+                let fact = "containers on hosts of a job end with this command";
+                let hint = "leave --detach out, and let the command run: coracle cluster up ... &";
+                return Err(Error::new(fact).with_hint(hint));
+            }
             watcher.phase("hosts")?;
             let nodes = reach.to_start(setting, &place, hold)?;
             if hold {
@@ -125,6 +133,17 @@ pub fn start(
     Ok(Cluster { hosts, plan })
 }
 
+/// Has the store of a host's commands.
+fn make_store(host: &dyn Host) -> Result<()> {
+    // Any command makes it.
+    let words = ["info".to_owned()];
+    let done = host.run(&words)?;
+    if done.is_good() {
+        return Ok(());
+    }
+    Err(hosts::failed(format!("the store on {}", host.name()), &words, &done))
+}
+
 /// The site of a host; each host has one.
 fn site_of<'s>(sites: &'s [Site], host: &dyn Host) -> &'s Site {
     sites.iter().find(|site| site.host.as_deref() == Some(host.name())).unwrap_or(&sites[0])
@@ -140,10 +159,14 @@ pub fn is_known(setting: &Setting, cluster: &str) -> bool {
 /// # Errors
 /// If a host is not reached.
 pub fn reach(setting: &Setting, cluster: &str) -> Result<Hosts> {
+    again(setting, cluster, false)
+}
+
+fn again(setting: &Setting, cluster: &str, hold: bool) -> Result<Hosts> {
     let hosts = setting.hosts();
     match Reach::kept(&setting.store, cluster)? {
         None => Ok(hosts),
-        Some(reach) => Ok(reach.again(setting, cluster)?.driven_by(hosts)),
+        Some(reach) => Ok(reach.again(setting, cluster, hold)?.driven_by(hosts)),
     }
 }
 
@@ -153,8 +176,11 @@ pub fn reach(setting: &Setting, cluster: &str) -> Result<Hosts> {
 /// # Errors
 /// If something stays, a host is not reached, or another driver is at it.
 pub fn end(setting: &Setting, cluster: &str) -> Result<usize> {
+    if !setting.store.exists() {
+        return Ok(0);
+    }
     let place = Place::take(&setting.store, cluster)?;
-    let hosts = reach(setting, cluster)?;
+    let hosts = again(setting, cluster, true)?;
     let count = down(cluster, &hosts)?;
     drop(hosts);
     place.remove()?;
@@ -162,6 +188,17 @@ pub fn end(setting: &Setting, cluster: &str) -> Result<usize> {
 }
 
 impl Cluster {
+    /// Ends the cluster over the same streams.
+    ///
+    /// # Errors
+    /// As [`end`].
+    pub fn end(self, setting: &Setting) -> Result<()> {
+        let place = Place::take(&setting.store, &self.plan.cluster)?;
+        down(&self.plan.cluster, &self.hosts)?;
+        drop(self.hosts);
+        place.remove()
+    }
+
     /// Runs the application to its end. Returns its exit status; `None` if there is none.
     ///
     /// # Errors

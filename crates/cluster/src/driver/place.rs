@@ -65,8 +65,7 @@ impl Place {
             name == Some(&own_store(&self.cluster)) && own_store_mark(&self.directory).exists()
         };
         let path = store.filter(is_own).unwrap_or(&self.directory);
-        remove(path)
-            .map_err(|why| Error::new(format!("cannot remove {}: {why}", path.display())))
+        remove(path).map_err(|why| Error::new(format!("cannot remove {}: {why}", path.display())))
     }
 }
 

@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::hosts::{Host, at_once, failed};
+use super::hosts::{Host, at_once};
 use super::place::{self, Place};
 use super::remote::{Remote, Stores};
 use super::{Hosts, Setting};
+use crate::batch::{System, allocation};
 use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::launcher::{Binary, Launcher, Way, control_directory};
@@ -64,7 +65,8 @@ impl Reach {
     /// # Errors
     /// If there are no hosts for it now, such as outside of an allocation.
     pub fn of(spec: &Spec) -> Result<Option<Self>> {
-        let reached = |name: String, address| Reached { name, address, store: None, read_only: None };
+        let reached =
+            |name: String, address| Reached { name, address, store: None, read_only: None };
         match &spec.backends[0].kind {
             Kind::Local => Ok(None),
             Kind::Ssh { hosts, options } => Ok(Some(Self {
@@ -72,11 +74,40 @@ impl Reach {
                 options: options.clone(),
                 hosts: hosts.iter().map(|host| reached(host.host.clone(), host.address)).collect(),
             })),
+            Kind::Slurm { .. } => {
+                let allocation = allocation(|name| std::env::var(name).ok())?;
+                let allocation = allocation.filter(|found| found.system == System::Slurm);
+                let hosts = allocation.ok_or_else(|| {
+                    Error::new("this is not in an allocation of Slurm")
+                        .with_hint("begin one: salloc --nodes=N, or sbatch")
+                })?;
+                Self::allocated(spec, hosts.hosts).map(Some)
+            }
             other => {
                 let fact = format!("a backend of kind {} cannot be reached", other.word());
                 Err(Error::new(fact))
             }
         }
+    }
+
+    /// The hosts of an allocation, as many as there are nodes.
+    fn allocated(spec: &Spec, mut names: Vec<String>) -> Result<Self> {
+        let wanted = spec.nodes as usize;
+        if names.len() < wanted {
+            let fact = format!("{} hosts are too few for {wanted} nodes", names.len());
+            return Err(Error::new(fact).with_hint("ask for more, or make nodes smaller"));
+        }
+        if spec.services.is_empty() {
+            names.truncate(wanted.max(1));
+        }
+        let host = |name| Reached { name, address: None, store: None, read_only: None };
+        let hosts = names.into_iter().map(host).collect();
+        Ok(Self { kind: "slurm".to_owned(), options: Vec::new(), hosts })
+    }
+
+    /// True if containers end with the agents that have started them, which are steps of a job.
+    pub(super) fn ends_with_agents(&self) -> bool {
+        self.kind == "slurm"
     }
 
     /// What is kept of a cluster; `None` for one of this machine alone, or that is not there.
@@ -165,12 +196,13 @@ impl Reach {
         Ok(nodes)
     }
 
-    /// Reaches the hosts of a cluster that was started.
+    /// Reaches the hosts of a cluster that was started. If `hold`, agents of earlier drivers have
+    /// nothing to clean up any more.
     ///
     /// # Errors
     /// If a host is not reached.
-    pub(super) fn again(&self, setting: &Setting, cluster: &str) -> Result<Nodes> {
-        self.nodes(self.open(setting, &Hello::new(cluster, false, Duration::ZERO))?)
+    pub(super) fn again(&self, setting: &Setting, cluster: &str, hold: bool) -> Result<Nodes> {
+        self.nodes(self.open(setting, &Hello::new(cluster, hold, Duration::ZERO))?)
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
@@ -232,12 +264,7 @@ fn mark_store(remote: &Remote, cluster: &str) -> Result<()> {
     if read_only.is_none() {
         return Ok(());
     }
-    // Any command makes the store.
-    let words = ["info".to_owned()];
-    let done = remote.run(&words)?;
-    if !done.is_good() {
-        return Err(failed(format!("the store on {}", remote.name()), &words, &done));
-    }
+    super::make_store(remote)?;
     remote.put(&place::own_store_mark(&place::directory(store, cluster)), 0o600, &[])
 }
 
@@ -308,9 +335,8 @@ fn find_stores(
     };
     let seen: Result<Vec<_>> = at_once(pairs(), look).into_iter().collect();
     let seen = seen?;
-    let shared = |text: &Option<Vec<u8>>| {
-        seen.iter().filter(|(_, other)| other == text).count() > 1
-    };
+    let shared =
+        |text: &Option<Vec<u8>>| seen.iter().filter(|(_, other)| other == text).count() > 1;
     let stores = pairs().zip(&seen).map(|(((channel, _), store), (sees_ours, text))| {
         let read_only = match (sees_ours, shared(text)) {
             (true, _) => Some(setting.store.clone()),
@@ -328,7 +354,8 @@ fn find_stores(
         let directory = marked(store);
         let path = directory.display().to_string();
         let parent = directory.parent().unwrap_or(Path::new("/")).display().to_string();
-        let words = ["sh", "-c", "rm -f \"$1\"; rmdir \"$2\" 2> /dev/null; true", "sh", &path, &parent];
+        let words =
+            ["sh", "-c", "rm -f \"$1\"; rmdir \"$2\" 2> /dev/null; true", "sh", &path, &parent];
         channel.start(&Start::new(words))?.wait()?;
         Ok(())
     };

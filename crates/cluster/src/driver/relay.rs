@@ -61,8 +61,9 @@ fn feed(task: Arc<dyn Task>) {
 fn copy(task: &dyn Task) -> Result<u8> {
     while let Some(event) = task.event() {
         match event {
-            Event::Output(stream, bytes) => write(stream, &bytes)
-                .map_err(|error| Error::new(format!("cannot write what the command says: {error}")))?,
+            Event::Output(stream, bytes) => write(stream, &bytes).map_err(|error| {
+                Error::new(format!("cannot write what the command says: {error}"))
+            })?,
             Event::Ended(ended) => return Ok(ended.exit_status()),
             Event::Failed(why) => return Err(Error::new(why)),
             Event::Lost(why) => return Err(Error::new(why.to_string())),

@@ -16,7 +16,8 @@ const SAYS: usize = 16 << 20;
 /// A host and the stores of the commands on it.
 #[derive(Debug)]
 pub(super) struct Remote {
-    channel: Channel,
+    /// Taken when this is dropped.
+    channel: Option<Channel>,
     launcher: Launcher,
     stores: Stores,
 }
@@ -43,11 +44,19 @@ impl Stores {
 
 impl Remote {
     pub(super) fn new(channel: Channel, launcher: Launcher, stores: Stores) -> Self {
-        Self { channel, launcher, stores }
+        Self { channel: Some(channel), launcher, stores }
+    }
+
+    fn channel(&self) -> &Channel {
+        match &self.channel {
+            Some(channel) => channel,
+            // Only a drop takes it.
+            None => unreachable!(),
+        }
     }
 
     pub(super) fn facts(&self) -> &Facts {
-        self.channel.facts()
+        self.channel().facts()
     }
 
     pub(super) fn stores(&self) -> &Stores {
@@ -57,7 +66,7 @@ impl Remote {
     /// Tells the agent what it does if this driver is lost.
     pub(super) fn clean_up_by(&self, words: &[&str]) -> Result<()> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        Ok(self.channel.at_end(self.words(OWN, &words))?)
+        Ok(self.channel().at_end(self.words(OWN, &words))?)
     }
 
     fn words(&self, program: &str, words: &[String]) -> Vec<String> {
@@ -70,11 +79,11 @@ impl Remote {
 
 impl Host for Remote {
     fn name(&self) -> &str {
-        self.channel.name()
+        self.channel().name()
     }
 
     fn run(&self, words: &[String]) -> Result<Done> {
-        let running = self.channel.start(&Start::new(self.words(OWN, words)))?;
+        let running = self.channel().start(&Start::new(self.words(OWN, words)))?;
         let output = running.output(SAYS)?;
         Ok(Done { status: output.ended.exit_status(), out: output.stdout, err: output.stderr })
     }
@@ -94,10 +103,19 @@ impl Host for Remote {
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
         let start = Start::new(self.words(OWN, words));
         let start = if input { start.with_input() } else { start };
-        Ok(Box::new(self.channel.start(&start)?))
+        Ok(Box::new(self.channel().start(&start)?))
     }
 
     fn put(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
-        Ok(self.channel.put(path, mode, &mut &*bytes)?)
+        Ok(self.channel().put(path, mode, &mut &*bytes)?)
+    }
+}
+
+/// A driver that drops its hosts leaves on purpose; one that is lost does not get here.
+impl Drop for Remote {
+    fn drop(&mut self) {
+        if let Some(channel) = self.channel.take() {
+            channel.close();
+        }
     }
 }

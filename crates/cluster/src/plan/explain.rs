@@ -27,7 +27,9 @@ impl fmt::Display for Step {
         }
         match &self.act {
             Act::Told(text) | Act::Reach(text) => f.write_str(text),
-            Act::Image(name) if self.host.is_some() => write!(f, "image {name}    # if it is not there"),
+            Act::Image(name) if self.host.is_some() => {
+                write!(f, "image {name}    # if it is not there")
+            }
             Act::Image(name) => write!(f, "coracle pull {name}    # if it is not there"),
             Act::Join => write!(f, "coracle network invite, and network join, on each host"),
             Act::Network(words) | Act::Start { words, .. } | Act::Run { words, .. } => {

@@ -268,10 +268,10 @@ fn hosts(spec: &Spec) -> Vec<Step> {
                 .unwrap_or_default();
             let words = options(words);
             vec![
-                told(format!(
+                reach(format!(
                     "outside of an allocation: sbatch --nodes={count}{partition}{time}{words} ..."
                 )),
-                told(format!(
+                reach(format!(
                     "srun --overlap --nodes={count} --ntasks-per-node=1 coracle cluster agent"
                 )),
             ]
