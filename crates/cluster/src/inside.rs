@@ -124,6 +124,23 @@ pub fn idle() -> ! {
     }
 }
 
+/// Waits until these names are known, for so long at most.
+///
+/// # Errors
+/// The first that is not.
+pub fn know(names: &[String], within: Duration) -> Result<()> {
+    let end = Instant::now() + within;
+    for name in names {
+        while address(&format!("{name}:{PORT}")).is_none() {
+            if Instant::now() + PAUSE >= end {
+                return Err(Error::new(format!("{name} has no address")));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(())
+}
+
 /// Waits until these nodes are known by name and take connections, for so long at most.
 ///
 /// # Errors

@@ -63,7 +63,9 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
     let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
     let shown = Shown { signals: &signals, is_quiet: context.is_quiet() };
     let was_up = driver::is_known(&setting, &spec.name);
-    let started = driver::start(&spec, &setting, &directory, (!args.detach, &shown));
+    // With --detach the containers are left when this command ends, however it does.
+    let hold = (!args.detach).then_some(time(&args.grace)?);
+    let started = driver::start(&spec, &setting, &directory, (hold, &shown));
     if args.detach {
         started?;
         return Ok(Exit::OK);
@@ -152,7 +154,8 @@ pub(crate) fn idle(_: &Context, _: &ClusterIdleArgs) -> Result<Exit, Report> {
 
 /// `cluster meet`.
 pub(crate) fn meet(_: &Context, args: &ClusterMeetArgs) -> Result<Exit, Report> {
-    inside::meet(&args.nodes, time(&args.within)?)?;
+    let meet = if args.known { inside::know } else { inside::meet };
+    meet(&args.nodes, time(&args.within)?)?;
     Ok(Exit::OK)
 }
 

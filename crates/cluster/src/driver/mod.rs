@@ -78,8 +78,9 @@ pub struct Cluster {
 }
 
 /// Starts all of a cluster but its run. What is there is left as it is. `directory` is where
-/// relative paths of the file start, absolute. If `hold`, the agents of other hosts end the cluster
-/// when this process is lost, for as long as it has the [`Cluster`].
+/// relative paths of the file start, absolute. With a time to `hold`, the agents of other hosts end
+/// the cluster when this process is lost while it has the [`Cluster`], and no other driver has come
+/// within that time.
 ///
 /// # Errors
 /// The first step that fails, with what its command has said; what was started before stays. If
@@ -88,7 +89,7 @@ pub fn start(
     spec: &Spec,
     setting: &Setting,
     directory: &Path,
-    (hold, watcher): (bool, &dyn Watcher),
+    (hold, watcher): (Option<Duration>, &dyn Watcher),
 ) -> Result<Cluster> {
     if !setting.store.exists() {
         make_store(&setting.here)?;
@@ -97,14 +98,14 @@ pub fn start(
     let (hosts, sites) = match Reach::of(spec)? {
         None => (setting.hosts(), vec![setting.site(&spec.name, directory)]),
         Some(reach) => {
-            if reach.ends_with_agents() && !hold {
+            if reach.ends_with_agents() && hold.is_none() {
                 let fact = "containers on hosts of a job end with this command";
                 let hint = "leave --detach out, and let the command run: coracle cluster up ... &";
                 return Err(Error::new(fact).with_hint(hint));
             }
             watcher.phase("hosts")?;
             let nodes = reach.to_start(setting, &place, hold)?;
-            if hold {
+            if hold.is_some() {
                 nodes.clean_up_by(&["cluster", "down", &spec.name])?;
             }
             let sites = nodes.sites(&spec.name, directory);

@@ -5,10 +5,14 @@ use std::fs::{DirBuilder, File};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::error::{Error, Result};
+
+/// Within so long others write nothing into a store any more.
+const LAST: Duration = Duration::from_secs(10);
 
 /// The directory of a cluster, held by this process.
 #[derive(Debug)]
@@ -69,13 +73,21 @@ impl Place {
     }
 }
 
-/// Removes a directory with all that is in it, also what has no rights.
+/// Removes a directory with all that is in it, also what has no rights. The agent of the network
+/// that was removed may still write its last files meanwhile.
 fn remove(path: &Path) -> Result<(), String> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err("it has no name".to_owned());
     };
     let parent = File::open(parent).map_err(|error| error.to_string())?;
-    sys::fs::remove_tree(&parent, name.as_bytes()).map_err(|error| error.to_string())
+    let until = Instant::now() + LAST;
+    loop {
+        match sys::fs::remove_tree(&parent, name.as_bytes()) {
+            Err(error) if Instant::now() >= until => return Err(error.to_string()),
+            Err(_) => std::thread::sleep(LAST / 100),
+            Ok(()) => return Ok(()),
+        }
+    }
 }
 
 /// The name of a store that ends with its cluster.

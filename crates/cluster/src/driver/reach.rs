@@ -30,8 +30,6 @@ use crate::wire::messages::{Facts, Hello, OWN, Start};
 
 /// An agent answers within so long; `ssh` and `srun` may wait for a busy host.
 const ANSWER: Duration = Duration::from_mins(1);
-/// An agent whose driver is lost waits so long for another one before it cleans up.
-const GRACE: Duration = Duration::from_mins(1);
 
 /// How the hosts of a cluster are reached. It is kept in the cluster's directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,9 +170,10 @@ impl Reach {
         mut self,
         setting: &Setting,
         place: &Place,
-        hold: bool,
+        hold: Option<Duration>,
     ) -> Result<Nodes> {
-        let hello = Hello::new(place.cluster(), hold, GRACE);
+        // Agents of earlier drivers are to clean nothing up, whether this one holds or not.
+        let hello = Hello::new(place.cluster(), true, hold.unwrap_or_default());
         let opened = self.open(setting, &hello)?;
         if let Some(kept) = Self::kept(&setting.store, place.cluster())?
             && kept.names().eq(self.names())
@@ -189,10 +188,7 @@ impl Reach {
             setting.here.put(&file(place.path()), 0o600, &text)?;
         }
         let nodes = self.nodes(opened)?;
-        let cluster = place.cluster();
-        at_once(nodes.0.iter(), |(remote, _)| mark_store(remote, cluster))
-            .into_iter()
-            .collect::<Result<Vec<()>>>()?;
+        nodes.mark_stores(place.cluster())?;
         Ok(nodes)
     }
 
@@ -202,7 +198,12 @@ impl Reach {
     /// # Errors
     /// If a host is not reached.
     pub(super) fn again(&self, setting: &Setting, cluster: &str, hold: bool) -> Result<Nodes> {
-        self.nodes(self.open(setting, &Hello::new(cluster, hold, Duration::ZERO))?)
+        let nodes = self.nodes(self.open(setting, &Hello::new(cluster, hold, Duration::ZERO))?)?;
+        if hold {
+            // A host that has ended the cluster by itself has a new store now.
+            nodes.mark_stores(cluster)?;
+        }
+        Ok(nodes)
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
@@ -240,6 +241,11 @@ impl Nodes {
             }
         };
         self.0.iter().map(site).collect()
+    }
+
+    fn mark_stores(&self, cluster: &str) -> Result<()> {
+        let mark = |(remote, _): &(Remote, Option<Ipv4Addr>)| mark_store(remote, cluster);
+        at_once(self.0.iter(), mark).into_iter().collect()
     }
 
     /// Tells each agent what it does if this driver is lost.

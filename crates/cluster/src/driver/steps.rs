@@ -26,6 +26,11 @@ pub(super) fn carry_out(plan: &Plan, step: &Step, hosts: &Hosts, sites: &[Site])
             };
             network::join(plan, hosts, &list)
         }
+        Act::Known(words) => {
+            let done = host.run(words)?;
+            let what = || format!("the names on {}", host.name());
+            if done.is_good() { Ok(()) } else { Err(failed(what(), words, &done)) }
+        }
         Act::Start { container, words } => start(plan, container, words, host),
         Act::Ready { container, by, within } => ready(container, by, *within, host),
     }

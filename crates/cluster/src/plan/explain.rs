@@ -32,7 +32,10 @@ impl fmt::Display for Step {
             }
             Act::Image(name) => write!(f, "coracle pull {name}    # if it is not there"),
             Act::Join => write!(f, "coracle network invite, and network join, on each host"),
-            Act::Network(words) | Act::Start { words, .. } | Act::Run { words, .. } => {
+            Act::Network(words)
+            | Act::Known(words)
+            | Act::Start { words, .. }
+            | Act::Run { words, .. } => {
                 write!(f, "coracle {}", join(words))
             }
             Act::Ready { container, by, within } => match by {

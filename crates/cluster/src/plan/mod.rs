@@ -85,6 +85,8 @@ pub enum Act {
         /// It has failed after so long.
         within: Duration,
     },
+    /// Waits, by this command, until other hosts know containers.
+    Known(Vec<String>),
     /// Runs the application to its end.
     Run {
         /// The container.
@@ -181,6 +183,7 @@ pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
             &format!("ready {}", names.join(", ")),
             all().map(|(service, number)| ready(spec, sites, service, number)).collect(),
         );
+        phase(&format!("known {}", names.join(", ")), known(spec, sites, &level));
         phase("balance", level.iter().filter_map(|service| balance(service)).collect());
     }
     phase("batch", batch(spec));
@@ -491,19 +494,9 @@ fn ready(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
     let container = service_container(spec, service, number);
     let within = service.ready_within;
     let probe = |what: &[String]| {
-        let mut words: Vec<String> = ["run", "--rm", "--pull", "never"].map(str::to_owned).to_vec();
-        match spec.network {
-            Some(Network::Host) => words.extend(pair("--network", "host")),
-            _ => words.extend(pair("--network", &spec.name)),
-        }
-        words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
-        words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", site.program)));
-        words.extend(pair("--entrypoint", PROGRAM));
-        words.push(image_name(spec, service.image.as_ref()));
-        words.extend(["cluster", "probe", "--within"].map(str::to_owned));
-        words.push(units::spell(within));
-        words.extend_from_slice(what);
-        ReadyBy::Trying(words)
+        let words = ["cluster", "probe", "--within"].map(str::to_owned).into_iter();
+        let words = words.chain([units::spell(within)]).chain(what.iter().cloned());
+        ReadyBy::Trying(in_passing(spec, site, service.image.as_ref(), words))
     };
     let host = match spec.network {
         Some(Network::Host) => "localhost".to_owned(),
@@ -519,6 +512,45 @@ fn ready(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
         }
     };
     Step { host: site.host.clone(), act: Act::Ready { container, by, within } }
+}
+
+/// Every other host knows the services of a level before anything that comes after them starts.
+fn known(spec: &Spec, sites: &[Site], level: &[&Service]) -> Vec<Step> {
+    if sites.len() < 2 || spec.network == Some(Network::Host) {
+        return Vec::new();
+    }
+    let names = level.iter().flat_map(|service| {
+        (1..=service.replicas.first()).map(|number| service_container(spec, service, number))
+    });
+    let names: Vec<String> = names.collect();
+    let step = |site: &Site| {
+        let words = ["cluster", "meet", "--known", "--within"].map(str::to_owned).into_iter();
+        let words = words.chain([units::spell(MEETING)]).chain(names.iter().cloned());
+        let image = level.first().and_then(|service| service.image.as_ref());
+        let act = Act::Known(in_passing(spec, site, image, words));
+        Step { host: site.host.clone(), act }
+    };
+    sites.iter().map(step).collect()
+}
+
+/// A command of this program in a container that ends with it.
+fn in_passing(
+    spec: &Spec,
+    site: &Site,
+    image: Option<&Image>,
+    command: impl Iterator<Item = String>,
+) -> Vec<String> {
+    let mut words: Vec<String> = ["run", "--rm", "--pull", "never"].map(str::to_owned).to_vec();
+    match spec.network {
+        Some(Network::Host) => words.extend(pair("--network", "host")),
+        _ => words.extend(pair("--network", &spec.name)),
+    }
+    words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
+    words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", site.program)));
+    words.extend(pair("--entrypoint", PROGRAM));
+    words.push(image_name(spec, image));
+    words.extend(command);
+    words
 }
 
 fn balance(service: &Service) -> Option<Step> {
