@@ -155,9 +155,20 @@ impl Reach {
             let launcher = self.launcher(host, &binary);
             Ok((Channel::open(&host.name, &launcher, hello, deadline)?, launcher))
         };
-        let opened: Result<Vec<_>> = at_once(self.hosts.iter(), open).into_iter().collect();
-        let opened = opened?;
-        differ(opened.iter().map(|(channel, _)| (channel.name(), channel.facts())))?;
+        let mut failed = None;
+        let mut opened = Vec::new();
+        for one in at_once(self.hosts.iter(), open) {
+            match one {
+                Ok(one) => opened.push(one),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        let names = opened.iter().map(|(channel, _)| (channel.name(), channel.facts()));
+        if let Some(error) = failed.or(differ(names).err()) {
+            // On purpose: these agents have nothing to wait for.
+            opened.into_iter().for_each(|(channel, _)| channel.close());
+            return Err(error);
+        }
         Ok(opened)
     }
 
