@@ -126,7 +126,10 @@ impl Launcher {
                 command.arg(format!("ConnectTimeout={seconds}"));
                 command.args(["-o", "ClearAllForwardings=yes"]);
                 shared_connection(&mut command, control.as_deref());
-                command.args(options).arg("--").arg(host).arg(self.remote());
+                command.args(options);
+                // A shared connection that is dead is noticed, and does not keep new ones waiting.
+                command.args(["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=2"]);
+                command.arg("--").arg(host).arg(self.remote());
                 command
             }
             Way::Srun { node, options } => {
@@ -275,9 +278,10 @@ mod tests {
         let ssh = launcher(way);
         let text = words(&ssh.command(Duration::from_secs(20)));
         assert!(text.contains("-o BatchMode=yes -o ConnectTimeout=20"), "{text}");
-        assert!(
-            text.contains("ControlPath=/run/user/7/coracle-7/%C -p 2222 -- me@node1 exec sh -c '")
-        );
+        assert!(text.contains(
+            "ControlPath=/run/user/7/coracle-7/%C -p 2222 -o ServerAliveInterval=5 \
+             -o ServerAliveCountMax=2 -- me@node1 exec sh -c '"
+        ));
         assert!(!text.contains("StrictHostKeyChecking"));
         let remote = ssh.remote();
         assert_eq!(remote.matches('\'').count(), 2);

@@ -170,7 +170,7 @@ fn what_is_not_carried_out_is_refused_with_its_place() {
     }
     for (name, fact, place) in [
         ("site.toml", "service.web.balance: balance is not carried out yet", "site.toml:7:"),
-        ("farm.toml", "batch: batch is not carried out yet", "farm.toml:4:"),
+        ("farm.toml", "batch: batch is not carried out yet", "farm.toml:5:"),
         ("comd.toml", "backend: a backend of kind qemu is not carried out yet", "comd.toml:7:"),
     ] {
         let error = read_to_start(&files.join(name)).unwrap_err();
