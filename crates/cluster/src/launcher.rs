@@ -120,7 +120,7 @@ impl Launcher {
             }
             Way::Ssh { host, options, control } => {
                 let mut command = Command::new("ssh");
-                let seconds = limit.as_secs().clamp(1, 60);
+                let seconds = limit.as_secs().clamp(1, 15);
                 // The first value of an option counts, so these come before the user's, and the others behind them.
                 command.args(["-T", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes"]);
                 shared_connection(&mut command, control.as_deref());
