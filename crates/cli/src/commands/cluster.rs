@@ -15,6 +15,7 @@ use crate::args::cluster::{
     ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs, ClusterProbeArgs, ClusterStatusArgs,
     ClusterUpArgs, Which,
 };
+use crate::commands::batch;
 use crate::context::Context;
 use crate::output;
 use crate::output::listing::{Column, Listing};
@@ -50,15 +51,22 @@ pub(crate) fn explain(context: &Context, args: &ClusterExplainArgs) -> Result<Ex
 /// `cluster up`.
 pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report> {
     let spec = spec::read_to_start(&args.file)?;
+    let set = SignalSet::of(&ENDING);
+    let _blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
+    let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
+    if batch::is_outside(context, &spec)? {
+        return batch::up(context, &spec, own_words(context)?, args.detach, &signals);
+    }
+    if cluster::batch::system(&spec).is_some() {
+        let fact = "a cluster inside an allocation is not carried out yet";
+        return Err(Report::new(fact).hint("submit it from a login node"));
+    }
     if args.detach && spec.run.is_some() {
         let fact = "a [run] ends with this command, and cannot be left behind yet";
         return Err(Report::new(fact).hint("leave --detach out, or use nohup or a batch job"));
     }
     let plan = planned(context, &spec)?;
     let hosts = this_machine(context)?;
-    let set = SignalSet::of(&ENDING);
-    let _blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
-    let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
     let session = context.session()?;
     let wanted = driver::Wanted {
         spec: &spec,
@@ -90,9 +98,10 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
 /// `cluster down`.
 pub(crate) fn down(context: &Context, args: &ClusterDownArgs) -> Result<Exit, Report> {
     let name = name(&args.which)?;
+    let had_job = batch::down(context, &name)?;
     let hosts = this_machine(context)?;
     let count = driver::end(context.session()?.store_path()?, &name, &hosts)?;
-    if count == 0 && !context.is_quiet() {
+    if count == 0 && !had_job && !context.is_quiet() {
         note(&format!("cluster {name} had no containers"));
     }
     Ok(Exit::OK)
@@ -101,7 +110,8 @@ pub(crate) fn down(context: &Context, args: &ClusterDownArgs) -> Result<Exit, Re
 /// `cluster status`.
 pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit, Report> {
     let hosts = this_machine(context)?;
-    let containers = driver::status(&name(&args.which)?, &hosts)?;
+    let name = name(&args.which)?;
+    let containers = driver::status(&name, &hosts)?;
     let row = |one: &driver::Container| {
         json!({
             "Name": one.name,
@@ -112,7 +122,8 @@ pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit
             "Ports": one.ports,
         })
     };
-    let rows: Vec<_> = containers.iter().map(row).collect();
+    let mut rows = batch::rows(context, &name)?;
+    rows.extend(containers.iter().map(row));
     let format = args.format.as_deref();
     let listing = Listing { format, shown: COLUMNS, more: MORE, quiet: None };
     output::print(&listing.render(&rows)?)?;
@@ -164,6 +175,11 @@ fn program() -> Result<std::path::PathBuf, Report> {
 
 /// This machine, with the options that stand before the command.
 fn this_machine(context: &Context) -> Result<Hosts, Report> {
+    Ok(Hosts::one(Local { program: own_words(context)? }))
+}
+
+/// This program, with the options that stand before the command.
+fn own_words(context: &Context) -> Result<Vec<OsString>, Report> {
     let global = &context.global;
     let mut words = vec![program()?.into_os_string()];
     let mut option = |name: &str, value: Option<OsString>| {
@@ -178,7 +194,7 @@ fn this_machine(context: &Context) -> Result<Hosts, Report> {
     if global.insecure {
         words.push("--insecure".into());
     }
-    Ok(Hosts::one(Local { program: words }))
+    Ok(words)
 }
 
 fn cannot_wait(error: &std::io::Error) -> Report {

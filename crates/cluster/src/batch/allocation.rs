@@ -6,11 +6,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::tool::ask;
 use crate::error::{Error, Result};
 
 /// The batch system of an allocation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum System {
     /// Slurm: `srun` starts a step on a host.
     Slurm,
@@ -18,6 +21,17 @@ pub enum System {
     Pbs,
     /// IBM Spectrum LSF: hosts are reached by `ssh`.
     Lsf,
+}
+
+impl System {
+    /// The word of the file.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Slurm => "slurm",
+            Self::Pbs => "pbs",
+            Self::Lsf => "lsf",
+        }
+    }
 }
 
 /// What a batch system has given this process.
@@ -74,7 +88,7 @@ pub fn allocation(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Al
 /// # Errors
 /// If `scontrol` does not expand it.
 pub(super) fn host_names(list: &str) -> Result<Vec<String>> {
-    let answer = ask(&["scontrol", "show", "hostnames", list], "")?;
+    let answer = ask(&["scontrol", "show", "hostnames", list])?;
     if !answer.good {
         return Err(Error::new(format!("scontrol does not know hosts {list}: {}", answer.words())));
     }
@@ -83,7 +97,7 @@ pub(super) fn host_names(list: &str) -> Result<Vec<String>> {
 
 /// The time that Slurm leaves to a running job.
 fn time_left(id: &str) -> Option<Duration> {
-    let answer = ask(&["squeue", "-h", "-j", id, "-o", "%L"], "").ok()?;
+    let answer = ask(&["squeue", "-h", "-j", id, "-o", "%L"]).ok()?;
     slurm_time(answer.out.lines().next()?)
 }
 

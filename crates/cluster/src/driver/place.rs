@@ -9,6 +9,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::error::{Error, Result};
 
+/// The directory of a cluster's job in it, which outlives the containers: `batch` removes it.
+pub const JOB: &str = "job";
+
 /// The directory of a cluster, held by this process.
 #[derive(Debug)]
 pub struct Place {
@@ -58,12 +61,29 @@ impl Place {
             .map_err(|error| Error::new(format!("cannot write {}: {error}", path.display())))
     }
 
-    /// Removes it: the cluster is gone.
+    /// Removes it: the cluster is gone. What is kept of its job stays.
     ///
     /// # Errors
     /// If it cannot be removed.
     pub fn remove(self) -> Result<()> {
-        fs::remove_dir_all(&self.directory).map_err(|error| {
+        let remove = || -> std::io::Result<()> {
+            if !self.directory.join(JOB).exists() {
+                return fs::remove_dir_all(&self.directory);
+            }
+            for entry in fs::read_dir(&self.directory)? {
+                let entry = entry?;
+                if entry.file_name() == JOB {
+                    continue;
+                }
+                if entry.file_type()?.is_dir() {
+                    fs::remove_dir_all(entry.path())?;
+                } else {
+                    fs::remove_file(entry.path())?;
+                }
+            }
+            Ok(())
+        };
+        remove().map_err(|error| {
             Error::new(format!("cannot remove {}: {error}", self.directory.display()))
         })
     }

@@ -197,20 +197,10 @@ fn hosts(spec: &Spec) -> Vec<Step> {
             .iter()
             .map(|host| told(format!("ssh{} {} coracle cluster agent", options(words), host.host)))
             .collect(),
-        Kind::Slurm { partition, options: words } => {
-            let partition = partition
-                .as_ref()
-                .map(|name| format!(" --partition={}", quote(name)))
-                .unwrap_or_default();
-            let time = backend
-                .time
-                .map(|time| format!(" --time={}", time.as_secs().div_ceil(60)))
-                .unwrap_or_default();
-            let words = options(words);
+        Kind::Slurm { .. } => {
+            let submit = join(&crate::batch::sbatch_words(spec, &[]));
             vec![
-                told(format!(
-                    "outside of an allocation: sbatch --nodes={count}{partition}{time}{words} ..."
-                )),
+                told(format!("outside of an allocation: {submit} ...")),
                 told(format!(
                     "srun --overlap --nodes={count} --ntasks-per-node=1 coracle cluster agent"
                 )),
@@ -492,7 +482,8 @@ pub fn join(words: &[String]) -> String {
     words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
 }
 
-fn quote(word: &str) -> String {
+/// A word for a shell.
+pub(crate) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
