@@ -45,7 +45,8 @@ impl Job {
     /// # Errors
     /// If the job was ended from outside, or its output cannot be passed on.
     pub fn follow(&self, follower: &mut dyn Follower) -> Result<End> {
-        let mut output = Output { path: self.output(), at: 0 };
+        let path = self.output();
+        let mut output = Output { path: &path, at: 0 };
         let (mut next, mut interval, mut said) = (Instant::now(), FIRST, String::new());
         loop {
             output.copy(follower)?;

@@ -96,13 +96,17 @@ impl Request<'_> {
     pub fn submit(&self) -> Result<(Job, bool)> {
         let system =
             system(self.spec).ok_or_else(|| Error::new("the file asks no batch system"))?;
+        if let Some(job) = Job::known(self.store, &self.spec.name)?
+            && !have_ended(&job.rows()?)
+        {
+            return Ok((job, false));
+        }
         let folder = Folder::take(self.store, &self.spec.name)?;
         if let Some(job) = found(&folder)? {
-            if verdict_of(&job.rows()?) {
-                folder.clear()?;
-            } else {
+            if !have_ended(&job.rows()?) {
                 return Ok((job, false));
             }
+            folder.clear()?;
         }
         let mut random = [0; 8];
         sys::random::fill(&mut random)
@@ -118,7 +122,10 @@ impl Request<'_> {
             job_name: template::job_name(&self.spec.name, &random),
             id: None,
             slurm_cluster: None,
-            output: folder.path().join("output"),
+            own_output: match &self.spec.backends[0].kind {
+                Kind::Slurm { options, .. } => slurm::has_output(options),
+                _ => false,
+            },
         };
         if let Some(template) = &template {
             folder.write_file("template", template.text.as_bytes())?;
@@ -152,14 +159,8 @@ impl Request<'_> {
             },
         }
         let queue = Queue::of(&record, queue.template());
-        if let (Queue::Slurm(slurm), Some(id), Kind::Slurm { options, .. }) =
-            (&queue, &record.id, &self.spec.backends[0].kind)
-            && let Some(path) = slurm.output(id, options)
-        {
-            record.output = path;
-        }
         folder.write(&record)?;
-        let job = Job::of_record(record, queue, &folder)
+        let job = Job::of_record(record, queue, folder.path())
             .ok_or_else(|| Error::new("the job has no id"))?;
         Ok((job, true))
     }
@@ -171,8 +172,8 @@ impl Request<'_> {
         folder: &Folder,
     ) -> Result<(Queue, Submission)> {
         let Some(template) = template else {
-            let (tag, output) = (&record.tag, &record.output);
-            let submission = Slurm::submit(self.spec, self.command, tag, output, folder.lock())?;
+            let (tag, output) = (&record.tag, folder.path().join("output"));
+            let submission = Slurm::submit(self.spec, self.command, tag, &output, folder.lock())?;
             return Ok((Queue::Slurm(Slurm::new(None)), submission));
         };
         let wanted = template::Wanted {
@@ -189,7 +190,7 @@ impl Request<'_> {
     }
 }
 
-fn verdict_of(rows: &[Row]) -> bool {
+fn have_ended(rows: &[Row]) -> bool {
     rows.iter().all(|row| row.phase == Phase::Ended)
 }
 
@@ -206,7 +207,7 @@ fn found(folder: &Folder) -> Result<Option<Job>> {
         }
         folder.write(&record)?;
     }
-    Ok(Job::of_record(record, queue, folder))
+    Ok(Job::of_record(record, queue, folder.path()))
 }
 
 impl Queue {
@@ -244,9 +245,20 @@ impl Queue {
 }
 
 impl Job {
-    fn of_record(record: Record, queue: Queue, folder: &Folder) -> Option<Self> {
+    fn of_record(record: Record, queue: Queue, directory: &Path) -> Option<Self> {
         let id = record.id.clone()?;
-        Some(Self { queue, record, id, directory: folder.path().to_owned() })
+        Some(Self { queue, record, id, directory: directory.to_owned() })
+    }
+
+    /// The job of a cluster whose id is known. This needs no lock.
+    fn known(store: &Path, cluster: &str) -> Result<Option<Self>> {
+        let directory = record::directory(store, cluster);
+        let Some(record) = record::read(&directory)? else { return Ok(None) };
+        if record.id.is_none() {
+            return Ok(None);
+        }
+        let queue = Queue::read(&record, &directory)?;
+        Ok(Self::of_record(record, queue, &directory))
     }
 
     /// The job of a cluster, `None` if it has none.
@@ -256,6 +268,9 @@ impl Job {
     pub fn of(store: &Path, cluster: &str) -> Result<Option<Self>> {
         if record::read(&record::directory(store, cluster))?.is_none() {
             return Ok(None);
+        }
+        if let Some(job) = Self::known(store, cluster)? {
+            return Ok(Some(job));
         }
         found(&Folder::take(store, cluster)?)
     }
@@ -271,8 +286,12 @@ impl Job {
     }
 
     /// Where it prints to.
-    pub fn output(&self) -> &Path {
-        &self.record.output
+    pub fn output(&self) -> PathBuf {
+        let own = match &self.queue {
+            Queue::Slurm(slurm) if self.record.own_output => slurm.output(&self.id),
+            _ => None,
+        };
+        own.unwrap_or_else(|| self.directory.join("output"))
     }
 
     /// Its state: one row, or one for each task of an array.
@@ -293,13 +312,13 @@ impl Job {
     pub fn cancel(&self) -> Result<()> {
         let end = Instant::now() + LEAVING;
         let mut rows = self.rows()?;
-        if !verdict_of(&rows) {
+        if !have_ended(&rows) {
             match &self.queue {
                 Queue::Slurm(slurm) => slurm.cancel(&self.id)?,
                 Queue::Template(template) => template.cancel(&self.id)?,
             }
         }
-        while !verdict_of(&rows) {
+        while !have_ended(&rows) {
             if Instant::now() >= end {
                 let words = rows.first().map(Row::words).unwrap_or_default();
                 let fact = format!("job {} was cancelled and is still {words}", self.id);

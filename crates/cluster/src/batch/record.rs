@@ -40,8 +40,8 @@ pub(super) struct Record {
     pub id: Option<String>,
     /// Slurm's name of the cluster that has it, if `sbatch` told one.
     pub slurm_cluster: Option<String>,
-    /// Where it prints to.
-    pub output: PathBuf,
+    /// Whether the user's options say where it prints to.
+    pub own_output: bool,
 }
 
 /// The directory, held by this process.

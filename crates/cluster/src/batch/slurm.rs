@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::allocation::{host_names, slurm_time};
@@ -69,6 +69,11 @@ fn option<'o>(options: &'o [String], long: &str, short: Option<&str>) -> Option<
         }
     }
     found
+}
+
+/// Whether the user's options say where a job prints to.
+pub(super) fn has_output(options: &[String]) -> bool {
+    option(options, "--output", Some("-o")).is_some()
 }
 
 impl Slurm {
@@ -175,9 +180,8 @@ impl Slurm {
         Ok(self.expanded.borrow().1.clone())
     }
 
-    /// Where a job prints to, if the user's options say so.
-    pub(super) fn output(&self, id: &str, options: &[String]) -> Option<std::path::PathBuf> {
-        option(options, "--output", Some("-o"))?;
+    /// Where a job prints to.
+    pub(super) fn output(&self, id: &str) -> Option<PathBuf> {
         let answer = ask(&self.with_cluster(&["scontrol", "show", "job", "-o", id])).ok()?;
         let (_, rest) = answer.out.lines().next()?.split_once(" StdOut=")?;
         let end = rest.find(" Power=").unwrap_or(rest.len());

@@ -350,3 +350,72 @@ fn replaced(
     text.push_str(&line[from..]);
     Some(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "# coracle: submit = s {{options}} {{script}}\n# coracle: find = f\n\
+        # coracle: state = t {{id}}\n# coracle: queued = Q\n# coracle: running = R\n\
+        # coracle: ended = C\n# coracle: cancel = c {{id}}\n";
+
+    #[test]
+    fn the_built_in_ones_are_right() {
+        Template::parse("pbs", PBS).unwrap();
+        Template::parse("lsf", LSF).unwrap();
+    }
+
+    #[test]
+    fn mistakes_have_their_place() {
+        for (line, fact, hint) in [
+            ("a {{comand}}", "x.sh, line 8, column 3: {{comand}} is not known", "{{command}}"),
+            ("a {{id}}", "x.sh, line 8, column 3: {{id}} is not known", "there are"),
+            ("# coracle: sumbit = a", "x.sh, line 8: there is no key \"sumbit\"", "\"submit\""),
+            ("# coracle: find = a", "x.sh, line 8: find stands there twice", "keep one"),
+            ("# coracle: gone", "x.sh, line 8: this is not KEY = VALUE", "cancel = "),
+            ("# coracle: gone =", "x.sh, line 8: gone has no value", "write"),
+            ("# coracle: gone = {{queue}}", "x.sh, line 8, column 1: {{queue}}", "there are"),
+        ] {
+            let error = Template::parse("x.sh", &format!("{GOOD}{line}\n")).unwrap_err();
+            let shown = error.to_string();
+            assert!(shown.starts_with(fact), "{line}: {shown}");
+            assert!(error.hint().is_some_and(|own| own.contains(hint)), "{:?}", error.hint());
+        }
+        let error = Template::parse("x.sh", "# coracle: submit = a\n").unwrap_err();
+        assert_eq!(error.to_string(), "x.sh has no find");
+    }
+
+    #[test]
+    fn names_are_replaced_and_quoted() {
+        let text = format!(
+            "{GOOD}#X -q {{{{queue}}}} {{{{ nodes }}}}\n#X -W {{{{minutes}}}}\nx >{{{{output}}}} }}}} {{{{"
+        );
+        let template = Template::parse("x.sh", &text).unwrap();
+        let values = [
+            ("queue", Some("a b".to_owned())),
+            ("nodes", Some("2".to_owned())),
+            ("minutes", None),
+            ("output", Some("/a b".to_owned())),
+            ("options", Some("-P 'a b'".to_owned())),
+            ("script", Some("it's".to_owned())),
+        ];
+        assert_eq!(template.script(&values), "#X -q a b 2\nx >'/a b' }} {{\n");
+        assert_eq!(template.command("submit", &values), "s -P 'a b' 'it'\\''s'");
+        assert_eq!(job_name("a-long-name", "0123456789"), "a-long-n-012345");
+        assert_eq!(job_name("lab", "0123456789"), "lab-012345");
+    }
+
+    #[test]
+    fn states() {
+        let template = Template::parse("x.sh", GOOD).unwrap();
+        let mut row = Row::forgotten("1");
+        let text = "state R\nreason because of this\nleft 60\nhosts a b \nother\n";
+        assert_eq!(template.read(text, &mut row), Ok(true));
+        assert_eq!((row.phase, &*row.word, row.hosts.len()), (Phase::Running, "R", 2));
+        assert_eq!(row.time_left, Some(Duration::from_mins(1)));
+        assert_eq!(row.reason.as_deref(), Some("because of this"));
+        assert_eq!(template.read("left 60\n", &mut row), Ok(false));
+        let error = template.read("state Z\n", &mut row).unwrap_err();
+        assert!(error.to_string().contains("does not have the state \"Z\""), "{error}");
+    }
+}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# coracle: submit = qsub {{options}} {{script}}
+# coracle: submit = qsub -j oe -o /dev/null {{options}} {{script}}
 # coracle: find = qstat -f | awk -v name={{job_name}} '/^Job Id/ { id = $NF } $1 == "Job_Name" && $3 == name { print id }'
 # coracle: state = qstat -f {{id}} | awk -F ' = ' 'function s(t, a) { split(t, a, ":"); return (a[1] * 60 + a[2]) * 60 + a[3] } { sub(/^[ \t]+/, "") } $1 == "job_state" { print "state", $2 } $1 == "comment" { print "reason", $2 } $1 == "Exit_status" { print "status", $2 } $1 == "exec_host" { gsub(/\/[^+]*[+]?/, " ", $2); print "hosts", $2 } $1 == "Resource_List.walltime" { limit = s($2) } $1 == "resources_used.walltime" { used = s($2) } END { if (limit && used) print "left", limit - used }'
 # coracle: queued = Q H W T M
@@ -11,8 +11,6 @@
 #PBS -l nodes={{nodes}}
 #PBS -l walltime={{walltime}}
 #PBS -q {{queue}}
-#PBS -j oe
-#PBS -o /dev/null
 exec >>{{output}} 2>&1
 {{command}} &
 job=$!
