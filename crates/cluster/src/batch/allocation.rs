@@ -1,8 +1,8 @@
 //! The allocation that this process runs in, from the variables of its batch system.
 //!
-//! Slurm: `SLURM_JOB_ID` and `SLURM_JOB_NODELIST` (sbatch(1), "output environment variables"), whose
-//! list `scontrol` expands. PBS: `PBS_JOBID` and the file `PBS_NODEFILE` with a line for each
-//! processor. LSF: `LSB_JOBID`, and the file `LSB_DJOB_HOSTFILE` or the list `LSB_HOSTS`.
+//! Slurm: `SLURM_JOB_ID` and `SLURM_JOB_NODELIST` (sbatch(1), "output environment variables"); the
+//! list is expanded by `scontrol`. PBS: `PBS_JOBID`, and the file `PBS_NODEFILE` with a line for
+//! each processor. LSF: `LSB_JOBID`, and the file `LSB_DJOB_HOSTFILE` or the list `LSB_HOSTS`.
 
 use std::time::Duration;
 

@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 
 pub use allocation::{Allocation, System, allocation};
 pub use follow::{End, Follower};
-pub(crate) use slurm::words as sbatch_words;
 pub use state::{Phase, Row, verdict};
 
 use crate::error::{Error, Result};

@@ -5,14 +5,13 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::allocation::{host_names, slurm_time};
 use super::state::{Phase, Row};
 use super::tool::{ask, run};
 use super::{Submission, refused};
 use crate::error::{Error, Result};
-use crate::plan::join;
+use crate::plan::{join, sbatch};
 use crate::spec::{Kind, Spec};
 
 /// What `squeue` and `scontrol` say of a job that Slurm does not know (any more).
@@ -26,30 +25,6 @@ pub(super) struct Slurm {
     pub cluster: Option<String>,
     /// The last list that was expanded: a job keeps its hosts.
     expanded: RefCell<(String, Vec<String>)>,
-}
-
-/// The words of `sbatch` that a file comes to, with the user's own options last.
-pub(crate) fn words(spec: &Spec, more: &[String]) -> Vec<String> {
-    let backend = &spec.backends[0];
-    let mut words = vec![
-        "sbatch".to_owned(),
-        "--parsable".to_owned(),
-        format!("--nodes={}", spec.nodes.max(1)),
-        "--ntasks-per-node=1".to_owned(),
-        format!("--job-name={}", spec.name),
-    ];
-    if let Kind::Slurm { partition, options } = &backend.kind {
-        words.extend(partition.iter().map(|name| format!("--partition={name}")));
-        words.extend(backend.time.map(|time| format!("--time={}", minutes(time))));
-        words.extend(more.iter().cloned());
-        words.extend(options.iter().cloned());
-    }
-    words
-}
-
-/// Whole minutes, rounded up.
-pub(super) fn minutes(time: Duration) -> u64 {
-    time.as_millis().div_ceil(60_000) as u64
 }
 
 /// The value of an option among others: `--name=VALUE`, `--name VALUE`, `-nVALUE` or `-n VALUE`.
@@ -100,7 +75,7 @@ impl Slurm {
             format!("--output={}", output.display()),
             "--open-mode=append".to_owned(),
         ];
-        let mut words = words(spec, &own);
+        let mut words = sbatch::words(spec, &own);
         // The job is found by its comment, so a comment of the user's gets the tag, too.
         if let Some(comment) = option(options, "--comment", None) {
             words.push(format!("--comment={comment} {tag}"));
@@ -259,7 +234,7 @@ fn record(line: &str) -> Option<Row> {
         start: None,
         time_left: None,
         hosts: hosts.map(str::to_owned).into_iter().collect(),
-        status: field("ExitCode").and_then(exit_code).filter(|_| phase == Phase::Ended),
+        status: field("ExitCode").and_then(ended_with).filter(|_| phase == Phase::Ended),
     })
 }
 
@@ -271,13 +246,13 @@ fn accounted(line: &str) -> Option<Row> {
     let mut row = Row::forgotten(id);
     row.phase = phase(word);
     word.clone_into(&mut row.word);
-    row.status = exit_code(code);
+    row.status = ended_with(code);
     row.hosts = if hosts.contains(' ') { Vec::new() } else { vec![hosts.to_owned()] };
     Some(row)
 }
 
 /// `CODE:SIGNAL` as an exit status.
-fn exit_code(text: &str) -> Option<u8> {
+fn ended_with(text: &str) -> Option<u8> {
     let (code, signal) = text.split_once(':')?;
     let (code, signal): (u8, u8) = (code.parse().ok()?, signal.parse().ok()?);
     Some(if signal > 0 { signal.saturating_add(128) } else { code })
@@ -361,6 +336,8 @@ fn hint(words: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Lines of Slurm 22.05.8.
@@ -411,12 +388,10 @@ mod tests {
     }
 
     #[test]
-    fn options_and_times() {
+    fn options() {
         let words = ["-o", "a", "--comment=x y", "-ob", "--output-x=c"].map(str::to_owned);
         assert_eq!(option(&words, "--output", Some("-o")), Some("b"));
         assert_eq!(option(&words, "--comment", None), Some("x y"));
         assert_eq!(option(&words, "--qos", Some("-q")), None);
-        let of = |millis| minutes(Duration::from_millis(millis));
-        assert_eq!([of(1), of(60_000), of(60_001), of(61_000), of(59_999)], [1, 1, 2, 2, 1]);
     }
 }

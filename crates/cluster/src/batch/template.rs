@@ -23,11 +23,11 @@ use std::time::Duration;
 use containers::config::nearest::nearest;
 
 use super::allocation::System;
-use super::slurm::minutes;
 use super::state::{Phase, Row};
 use super::tool::ask_shell;
 use super::{Submission, refused};
 use crate::error::{Error, Result};
+use crate::plan::sbatch::minutes;
 use crate::plan::{join, quote};
 use crate::spec::{Kind, Spec};
 

@@ -5,6 +5,7 @@
 //! Coracle on a node wherever that is possible, so that what is printed can be typed.
 
 mod explain;
+pub(crate) mod sbatch;
 #[cfg(test)]
 mod tests;
 
@@ -198,7 +199,7 @@ fn hosts(spec: &Spec) -> Vec<Step> {
             .map(|host| told(format!("ssh{} {} coracle cluster agent", options(words), host.host)))
             .collect(),
         Kind::Slurm { .. } => {
-            let submit = join(&crate::batch::sbatch_words(spec, &[]));
+            let submit = join(&sbatch::words(spec, &[]));
             vec![
                 told(format!("outside of an allocation: {submit} ...")),
                 told(format!(

@@ -5,6 +5,7 @@ use std::fs;
 use std::process::Stdio;
 
 use testkit::harness::Suite;
+use testkit::skip;
 use testkit::skip::{Outcome, need_program};
 
 use crate::{Body, Case, Kit, LIMIT};
@@ -23,7 +24,7 @@ pub(crate) fn cases<'a>(suite: &mut Suite<'a>, kit: &'a Kit) {
     ];
     for &(name, case) in all {
         suite.case(name.to_owned(), move || {
-            need_program("qsub")?;
+            slurms_qsub(kit)?;
             case(kit)
         });
     }
@@ -31,6 +32,19 @@ pub(crate) fn cases<'a>(suite: &mut Suite<'a>, kit: &'a Kit) {
         a_template_of_the_site(kit);
         Ok(())
     });
+}
+
+/// The commands are those that submit to Slurm, and run here.
+fn slurms_qsub(kit: &Kit) -> Outcome {
+    let qsub = fs::read(need_program("qsub")?).unwrap_or_default();
+    if !String::from_utf8_lossy(&qsub).contains("SchedMD") {
+        skip!("qsub is not that of slurm-wlm-torque");
+    }
+    let tried = kit.with_slurm("qsub")?.run(&["qsub", "--help"]);
+    if tried.code() != 0 {
+        skip!("qsub does not run: {}", tried.err().lines().next().unwrap_or_default());
+    }
+    Ok(())
 }
 
 fn jobs(case: &Case<'_>, cluster: &str) -> Vec<String> {
