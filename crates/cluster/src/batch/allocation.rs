@@ -133,7 +133,7 @@ fn listed(file: Option<String>, name: &str) -> Result<Vec<String>> {
 }
 
 /// The words of a text, each once, in its order.
-fn each_once(text: &str) -> Vec<String> {
+pub(super) fn each_once(text: &str) -> Vec<String> {
     let mut seen: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         if !seen.iter().any(|other| other == word) {

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use containers::config::nearest::nearest;
 
-use super::allocation::System;
+use super::allocation::{System, each_once};
 use super::state::{Phase, Row};
 use super::tool::ask_shell;
 use super::{Submission, refused};
@@ -246,7 +246,7 @@ impl Template {
                 "reason" if !value.is_empty() => row.reason = Some(value.to_owned()),
                 "start" if !value.is_empty() => row.start = Some(value.to_owned()),
                 "left" => row.time_left = value.parse().ok().map(Duration::from_secs),
-                "hosts" => row.hosts = value.split_whitespace().map(str::to_owned).collect(),
+                "hosts" => row.hosts = each_once(value),
                 "status" => row.status = value.parse().ok(),
                 _ => {}
             }
@@ -409,7 +409,7 @@ mod tests {
     fn states() {
         let template = Template::parse("x.sh", GOOD).unwrap();
         let mut row = Row::forgotten("1");
-        let text = "state R\nreason because of this\nleft 60\nhosts a b \nother\n";
+        let text = "state R\nreason because of this\nleft 60\nhosts a b a\nother\n";
         assert_eq!(template.read(text, &mut row), Ok(true));
         assert_eq!((row.phase, &*row.word, row.hosts.len()), (Phase::Running, "R", 2));
         assert_eq!(row.time_left, Some(Duration::from_mins(1)));

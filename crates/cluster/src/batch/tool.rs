@@ -105,15 +105,11 @@ pub(super) fn run(words: &[impl AsRef<str>], input: &str, held: Option<&File>) -
     let output = child.wait_with_output().map_err(|error| failed(&error))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
-    // `sh: 1: qsub: not found`, `sh: line 1: qsub: command not found`.
-    let named = err.lines().find_map(|line| {
-        line.split_once(": not found").or_else(|| line.split_once(": command not found"))
-    });
     if program == "sh"
-        && let Some((before, _)) = named
+        && let Some(name) = err.lines().find_map(not_found)
         && (output.status.code() == Some(NOT_FOUND) || out.trim().is_empty())
     {
-        return Err(missing(before.rsplit(' ').next().unwrap_or(before)));
+        return Err(missing(name));
     }
     Ok(Answer { good: output.status.success(), out, err })
 }
@@ -121,4 +117,46 @@ pub(super) fn run(words: &[impl AsRef<str>], input: &str, held: Option<&File>) -
 fn missing(program: &str) -> Error {
     Error::new(format!("this machine has no {program}"))
         .with_hint("run on a login node of the batch system, or add its commands to PATH")
+}
+
+/// The program that a shell has not found: `sh: 1: qsub: not found` (dash), `sh: line 1: qsub:
+/// command not found` (bash), `sh: qsub: not found` (busybox).
+fn not_found(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("sh: ")?;
+    let before =
+        rest.strip_suffix(": command not found").or_else(|| rest.strip_suffix(": not found"))?;
+    before.rsplit(' ').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_shells_do_not_find() {
+        for line in
+            ["sh: 1: qsub: not found", "sh: line 1: qsub: command not found", "sh: qsub: not found"]
+        {
+            assert_eq!(not_found(line), Some("qsub"), "{line}");
+        }
+        assert_eq!(not_found("qsub: queue x: not found"), None);
+        let error = ask_shell("no-such-program-a | cat", None).unwrap_err().to_string();
+        assert_eq!(error, "this machine has no no-such-program-a");
+        let error = ask(&["no-such-program-b"]).unwrap_err().to_string();
+        assert_eq!(error, "this machine has no no-such-program-b");
+    }
+
+    #[test]
+    fn words_of_a_command_are_one_line() {
+        let answer = Answer {
+            good: false,
+            out: "\n".into(),
+            err: "sbatch: error: invalid partition specified: x\nsbatch: error: Batch job \
+                  submission failed: Invalid partition name specified\n"
+                .into(),
+        };
+        let words = "invalid partition specified: x; Batch job submission failed: Invalid partition \
+                     name specified";
+        assert_eq!(answer.words(), words);
+    }
 }

@@ -93,3 +93,24 @@ impl Place {
 pub fn directory(store: &Path, cluster: &str) -> PathBuf {
     store.join("clusters").join(cluster)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_job_outlives_the_cluster() {
+        let store = tempfile::tempdir().unwrap();
+        let place = Place::take(store.path(), "lab").unwrap();
+        place.write_host_file("node1 slots=1\n").unwrap();
+        let directory = directory(store.path(), "lab");
+        fs::create_dir(directory.join(JOB)).unwrap();
+        place.remove().unwrap();
+        let left: Vec<_> =
+            fs::read_dir(&directory).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, [JOB]);
+        fs::remove_dir(directory.join(JOB)).unwrap();
+        Place::take(store.path(), "lab").unwrap().remove().unwrap();
+        assert!(!directory.exists());
+    }
+}

@@ -156,6 +156,8 @@ impl Case<'_> {
     pub(crate) fn driver(&self, verb: &str, words: &[&str]) -> Command {
         let mut command = self.command(&self.kit.program.display().to_string());
         command.args(["drive", verb, &self.store()]).args(words);
+        // Variables of a user who sees queues in a way of his own.
+        command.env("SQUEUE_STATES", "COMPLETED").env("SLURM_TIME_FORMAT", "relative");
         command
     }
 

@@ -2,6 +2,7 @@
 //! `slurm-wlm-torque`, over Slurm), and a site's template.
 
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 
 use testkit::harness::Suite;
@@ -12,7 +13,7 @@ use crate::{Body, Case, Kit, LIMIT};
 
 const PBS: &str = "kind = \"pbs\"";
 const LASTING: &str =
-    "trap 'echo ended; exit 0' TERM; echo \"begun $*\"; while :; do sleep 0.1; done";
+    "trap 'echo >\"$0.ended\"; exit 0' TERM; echo \"begun $*\"; while :; do sleep 0.1; done";
 
 pub(crate) fn cases<'a>(suite: &mut Suite<'a>, kit: &'a Kit) {
     let all: &[(&str, Body)] = &[
@@ -47,9 +48,10 @@ fn slurms_qsub(kit: &Kit) -> Outcome {
     Ok(())
 }
 
+/// The jobs of a case that wait or run; `qstat` calls one ended whose nodes are being released.
 fn jobs(case: &Case<'_>, cluster: &str) -> Vec<String> {
     // A name of PBS has the first letters of the cluster's.
-    let done = case.run(&["squeue", "--me", "-h", "-o", "%Z|%A %j %D %l"]);
+    let done = case.run(&["squeue", "--me", "-h", "-t", "PD,R", "-o", "%Z|%A %j %D %l"]);
     let own = format!("{}|", case.place.display());
     let all = done.ok().out();
     let ours = all.lines().filter_map(|line| line.strip_prefix(&own));
@@ -76,6 +78,7 @@ fn submitted_once_and_cancelled(kit: &Kit) -> Outcome {
     assert_eq!(case.drive("down", &["ponce"]).ok().line(), id);
     assert_eq!(jobs(&case, "ponce"), Vec::<String>::new());
     assert!(!case.kept("ponce").exists());
+    assert!(Path::new(&format!("{program}.ended")).exists(), "it was not asked to end");
     Ok(())
 }
 

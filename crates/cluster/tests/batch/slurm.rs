@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use testkit::command::{Finished, until};
 use testkit::harness::Suite;
@@ -13,7 +15,7 @@ use crate::{Body, Case, Kit, LIMIT};
 const SLURM: &str = "kind = \"slurm\"";
 /// A program that runs until it is ended, and says so.
 const LASTING: &str =
-    "trap 'echo ended; exit 0' TERM; echo \"begun $*\"; while :; do sleep 0.1; done";
+    "trap 'echo >\"$0.ended\"; exit 0' TERM; echo \"begun $*\"; while :; do sleep 0.1; done";
 
 pub(crate) fn cases<'a>(suite: &mut Suite<'a>, kit: &'a Kit) {
     let all: &[(&str, Body)] = &[
@@ -24,6 +26,7 @@ pub(crate) fn cases<'a>(suite: &mut Suite<'a>, kit: &'a Kit) {
         ("slurm::an_array", an_array),
         ("slurm::own_options_win", own_options_win),
         ("slurm::a_killed_driver_submits_once", a_killed_driver_submits_once),
+        ("slurm::a_driver_is_killed_at_any_moment", a_driver_is_killed_at_any_moment),
         ("slurm::a_failed_answer_is_looked_after", a_failed_answer_is_looked_after),
         ("slurm::a_queue_that_does_not_answer", a_queue_that_does_not_answer),
         ("slurm::refusals", refusals),
@@ -67,6 +70,7 @@ fn submitted_once_and_cancelled(kit: &Kit) -> Outcome {
     assert_eq!(case.drive("down", &["once"]).ok().out(), format!("{id}\n"));
     assert_eq!(queued(&case, "once"), Vec::<String>::new());
     assert!(!case.kept("once").exists());
+    assert!(Path::new(&format!("{program}.ended")).exists(), "it was not asked to end");
     assert_eq!(case.drive("down", &["once"]).ok().out(), "nothing\n");
     Ok(())
 }
@@ -202,6 +206,25 @@ fn a_killed_driver_submits_once(kit: &Kit) -> Outcome {
     assert_eq!(queued(&case, "ended").len(), 1);
     assert_ne!(case.drive("down", &["ended"]).ok().out(), "nothing\n");
     assert_eq!(queued(&case, "ended").len(), 0);
+    Ok(())
+}
+
+fn a_driver_is_killed_at_any_moment(kit: &Kit) -> Outcome {
+    let case = kit.with_slurm("storm")?;
+    let file = case.spec("storm", SLURM);
+    let program = case.program("lasting", LASTING);
+    for step in 0..16 {
+        let mut driver = case.driver("submit", &[&file, &program]);
+        let mut driver = driver.stdout(Stdio::null()).spawn().expect("a driver");
+        std::thread::sleep(Duration::from_millis(step * 4));
+        driver.kill().expect("killed");
+        driver.wait().expect("its end");
+        let next = case.drive("submit", &[&file, &program]);
+        assert_eq!(queued(&case, "storm").len(), 1, "{step}: {next:?}");
+        assert_eq!(case.drive("down", &["storm"]).ok().line(), id(&next), "{step}");
+        assert_eq!(queued(&case, "storm").len(), 0, "{step}");
+        assert!(!case.kept("storm").exists(), "{step}");
+    }
     Ok(())
 }
 
