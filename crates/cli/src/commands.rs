@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub(crate) mod attach;
+pub(crate) mod batch;
 pub(crate) mod clone;
 pub(crate) mod cluster;
 pub(crate) mod config;

@@ -16,6 +16,7 @@ use crate::args::cluster::{
     ClusterAgentArgs, ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs, ClusterMeetArgs,
     ClusterProbeArgs, ClusterStatusArgs, ClusterUpArgs, Which,
 };
+use crate::commands::batch;
 use crate::context::Context;
 use crate::output;
 use crate::output::listing::{Column, Listing};
@@ -52,15 +53,18 @@ pub(crate) fn explain(context: &Context, args: &ClusterExplainArgs) -> Result<Ex
 /// `cluster up`.
 pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report> {
     let spec = spec::read_to_start(&args.file)?;
+    let set = SignalSet::of(&ENDING);
+    let _blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
+    let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
+    if batch::is_outside(context, &spec)? {
+        return batch::up(context, &spec, own_words(context)?, args.detach, &signals);
+    }
     if args.detach && spec.run.is_some() {
         let fact = "a [run] ends with this command, and cannot be left behind yet";
         return Err(Report::new(fact).hint("leave --detach out, or use nohup or a batch job"));
     }
     let setting = setting(context)?;
     let directory = context.session()?.absolute(spec.directory())?;
-    let set = SignalSet::of(&ENDING);
-    let _blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
-    let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
     let shown = Shown { signals: &signals, is_quiet: context.is_quiet() };
     let was_up = driver::is_known(&setting, &spec.name);
     // With --detach the containers are left when this command ends, however it does.
@@ -101,8 +105,9 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
 /// `cluster down`.
 pub(crate) fn down(context: &Context, args: &ClusterDownArgs) -> Result<Exit, Report> {
     let name = name(&args.which)?;
+    let had_job = batch::down(context, &name)?;
     let count = driver::end(&setting(context)?, &name, args.force)?;
-    if count == 0 && !context.is_quiet() {
+    if count == 0 && !had_job && !context.is_quiet() {
         note(&format!("cluster {name} had no containers"));
     }
     Ok(Exit::OK)
@@ -123,7 +128,8 @@ pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit
             "Ports": one.ports,
         })
     };
-    let rows: Vec<_> = containers.iter().map(row).collect();
+    let mut rows = batch::rows(context, &name)?;
+    rows.extend(containers.iter().map(row));
     let format = args.format.as_deref();
     let listing = Listing { format, shown: COLUMNS, more: MORE, quiet: None };
     output::print(&listing.render(&rows)?)?;
@@ -198,11 +204,10 @@ fn program() -> Result<std::path::PathBuf, Report> {
         .map_err(|error| Report::new("the path of this program is not known").cause(error))
 }
 
-/// This machine, with the options that stand before a command.
-fn setting(context: &Context) -> Result<Setting, Report> {
+/// This program, with the options that stand before a command.
+fn own_words(context: &Context) -> Result<Vec<OsString>, Report> {
     let global = &context.global;
-    let program = program()?;
-    let mut words = vec![program.clone().into_os_string()];
+    let mut words = vec![program()?.into_os_string()];
     let mut option = |name: &str, value: Option<OsString>| {
         words.extend(value.into_iter().flat_map(|value| [OsString::from(name), value]));
     };
@@ -215,10 +220,15 @@ fn setting(context: &Context) -> Result<Setting, Report> {
     if global.insecure {
         words.push("--insecure".into());
     }
+    Ok(words)
+}
+
+/// What the driver has of this machine.
+fn setting(context: &Context) -> Result<Setting, Report> {
     Ok(Setting {
-        here: Local { program: words },
+        here: Local { program: own_words(context)? },
         store: context.session()?.store_path()?.to_owned(),
-        program,
+        program: program()?,
         processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
     })
 }

@@ -1,16 +1,19 @@
 //! The allocation that this process runs in, from the variables of its batch system.
 //!
-//! Slurm: `SLURM_JOB_ID` and `SLURM_JOB_NODELIST` (sbatch(1), "output environment variables"), whose
-//! list `scontrol` expands. PBS: `PBS_JOBID` and the file `PBS_NODEFILE` with a line for each
-//! processor. LSF: `LSB_JOBID`, and the file `LSB_DJOB_HOSTFILE` or the list `LSB_HOSTS`.
+//! Slurm: `SLURM_JOB_ID` and `SLURM_JOB_NODELIST` (sbatch(1), "output environment variables"); the
+//! list is expanded by `scontrol`. PBS: `PBS_JOBID`, and the file `PBS_NODEFILE` with a line for
+//! each processor. LSF: `LSB_JOBID`, and the file `LSB_DJOB_HOSTFILE` or the list `LSB_HOSTS`.
 
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use super::tool::ask;
 use crate::error::{Error, Result};
 
 /// The batch system of an allocation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum System {
     /// Slurm: `srun` starts a step on a host.
     Slurm,
@@ -18,6 +21,17 @@ pub enum System {
     Pbs,
     /// IBM Spectrum LSF: hosts are reached by `ssh`.
     Lsf,
+}
+
+impl System {
+    /// The word of the file.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Slurm => "slurm",
+            Self::Pbs => "pbs",
+            Self::Lsf => "lsf",
+        }
+    }
 }
 
 /// What a batch system has given this process.
@@ -74,7 +88,7 @@ pub fn allocation(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Al
 /// # Errors
 /// If `scontrol` does not expand it.
 pub(super) fn host_names(list: &str) -> Result<Vec<String>> {
-    let answer = ask(&["scontrol", "show", "hostnames", list], "")?;
+    let answer = ask(&["scontrol", "show", "hostnames", list])?;
     if !answer.good {
         return Err(Error::new(format!("scontrol does not know hosts {list}: {}", answer.words())));
     }
@@ -83,7 +97,7 @@ pub(super) fn host_names(list: &str) -> Result<Vec<String>> {
 
 /// The time that Slurm leaves to a running job.
 fn time_left(id: &str) -> Option<Duration> {
-    let answer = ask(&["squeue", "-h", "-j", id, "-o", "%L"], "").ok()?;
+    let answer = ask(&["squeue", "-h", "-j", id, "-o", "%L"]).ok()?;
     slurm_time(answer.out.lines().next()?)
 }
 
@@ -119,7 +133,7 @@ fn listed(file: Option<String>, name: &str) -> Result<Vec<String>> {
 }
 
 /// The words of a text, each once, in its order.
-fn each_once(text: &str) -> Vec<String> {
+pub(super) fn each_once(text: &str) -> Vec<String> {
     let mut seen: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         if !seen.iter().any(|other| other == word) {

@@ -152,7 +152,8 @@ fn site_of<'s>(sites: &'s [Site], host: &dyn Host) -> &'s Site {
 
 /// True if something of a cluster is kept here: it was started, and not ended.
 pub fn is_known(setting: &Setting, cluster: &str) -> bool {
-    place::directory(&setting.store, cluster).exists()
+    let all = std::fs::read_dir(place::directory(&setting.store, cluster));
+    all.into_iter().flatten().flatten().any(|entry| entry.file_name() != place::JOB)
 }
 
 /// Reaches the hosts of a cluster that was started: this machine if nothing else is known.

@@ -1,7 +1,7 @@
 //! What a driver keeps on this machine: a directory of the cluster, with a lock, so that one driver
 //! at a time changes it, and in it the host file of MPI and the ways to other hosts.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, DirEntry, File};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,9 @@ use crate::error::{Error, Result};
 
 /// Within so long others write nothing into a store any more.
 const LAST: Duration = Duration::from_secs(10);
+
+/// The directory of a cluster's job in it, which outlives the containers: `batch` removes it.
+pub const JOB: &str = "job";
 
 /// The directory of a cluster, held by this process.
 #[derive(Debug)]
@@ -58,18 +61,33 @@ impl Place {
         &self.directory
     }
 
-    /// Removes it: the cluster is gone. A store that was made for the cluster goes, too.
+    /// Removes it: the cluster is gone. What is kept of its job stays; a store that was made for the
+    /// cluster goes, too.
     ///
     /// # Errors
     /// If it cannot be removed.
     pub fn remove(self) -> Result<()> {
+        let wrong = |path: &Path, why: &dyn std::fmt::Display| {
+            Error::new(format!("cannot remove {}: {why}", path.display()))
+        };
         let store = self.directory.ancestors().nth(2);
         let is_own = |store: &&Path| {
             let name = store.file_name().and_then(|name| name.to_str());
             name == Some(&own_store(&self.cluster)) && own_store_mark(&self.directory).exists()
         };
-        let path = store.filter(is_own).unwrap_or(&self.directory);
-        remove(path).map_err(|why| Error::new(format!("cannot remove {}: {why}", path.display())))
+        if let Some(store) = store.filter(is_own) {
+            return remove(store).map_err(|why| wrong(store, &why));
+        }
+        let all = std::fs::read_dir(&self.directory)
+            .and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+        let all = all.map_err(|error| wrong(&self.directory, &error))?;
+        if all.iter().all(|entry| entry.file_name() != JOB) {
+            return remove(&self.directory).map_err(|why| wrong(&self.directory, &why));
+        }
+        for path in all.iter().filter(|entry| entry.file_name() != JOB).map(DirEntry::path) {
+            remove(&path).map_err(|why| wrong(&path, &why))?;
+        }
+        Ok(())
     }
 }
 
@@ -103,4 +121,25 @@ pub(super) fn own_store_mark(directory: &Path) -> PathBuf {
 /// The directory of a cluster beneath `store`.
 pub fn directory(store: &Path, cluster: &str) -> PathBuf {
     store.join("clusters").join(cluster)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_job_outlives_the_cluster() {
+        let store = tempfile::tempdir().unwrap();
+        let place = Place::take(store.path(), "lab").unwrap();
+        let directory = directory(store.path(), "lab");
+        std::fs::write(directory.join("hosts"), "node1 slots=1\n").unwrap();
+        std::fs::create_dir(directory.join(JOB)).unwrap();
+        place.remove().unwrap();
+        let left: Vec<_> =
+            std::fs::read_dir(&directory).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, [JOB]);
+        std::fs::remove_dir(directory.join(JOB)).unwrap();
+        Place::take(store.path(), "lab").unwrap().remove().unwrap();
+        assert!(!directory.exists());
+    }
 }

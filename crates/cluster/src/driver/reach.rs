@@ -20,7 +20,7 @@ use super::hosts::{Host, at_once};
 use super::place::{self, Place};
 use super::remote::{Remote, Stores};
 use super::{Hosts, Setting};
-use crate::batch::{System, allocation};
+use crate::batch::{self, Allocation, System, allocation};
 use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::launcher::{Binary, Launcher, Way, control_directory};
@@ -30,6 +30,10 @@ use crate::wire::messages::{Facts, Hello, OWN, Start};
 
 /// An agent answers within so long; `ssh` and `srun` may wait for a busy host.
 const ANSWER: Duration = Duration::from_mins(1);
+
+/// The kinds of a [`Reach`].
+const SSH: &str = "ssh";
+const SLURM: &str = "slurm";
 
 /// How the hosts of a cluster are reached. It is kept in the cluster's directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,18 +72,17 @@ impl Reach {
         match &spec.backends[0].kind {
             Kind::Local => Ok(None),
             Kind::Ssh { hosts, options } => Ok(Some(Self {
-                kind: "ssh".to_owned(),
+                kind: SSH.to_owned(),
                 options: options.clone(),
                 hosts: hosts.iter().map(|host| reached(host.host.clone(), host.address)).collect(),
             })),
-            Kind::Slurm { .. } => {
-                let allocation = allocation(|name| std::env::var(name).ok())?;
-                let allocation = allocation.filter(|found| found.system == System::Slurm);
-                let hosts = allocation.ok_or_else(|| {
-                    Error::new("this is not in an allocation of Slurm")
-                        .with_hint("begin one: salloc --nodes=N, or sbatch")
+            Kind::Slurm { .. } | Kind::Template { .. } => {
+                let found = allocation(|name| std::env::var(name).ok())?;
+                let found = found.filter(|found| Some(found.system) == batch::system(spec));
+                let found = found.ok_or_else(|| {
+                    Error::new("this is not in an allocation of the file's batch system")
                 })?;
-                Self::allocated(spec, hosts.hosts).map(Some)
+                Self::allocated(spec, found).map(Some)
             }
             other => {
                 let fact = format!("a backend of kind {} cannot be reached", other.word());
@@ -88,8 +91,10 @@ impl Reach {
         }
     }
 
-    /// The hosts of an allocation, as many as there are nodes.
-    fn allocated(spec: &Spec, mut names: Vec<String>) -> Result<Self> {
+    /// The hosts of an allocation, as many as there are nodes. Those of Slurm are reached by
+    /// `srun`, others by `ssh`.
+    fn allocated(spec: &Spec, allocation: Allocation) -> Result<Self> {
+        let Allocation { system, hosts: mut names, .. } = allocation;
         let wanted = spec.nodes as usize;
         if names.len() < wanted {
             let fact = format!("{} hosts are too few for {wanted} nodes", names.len());
@@ -99,13 +104,14 @@ impl Reach {
             names.truncate(wanted.max(1));
         }
         let host = |name| Reached { name, address: None, store: None, read_only: None };
+        let kind = if system == System::Slurm { SLURM } else { SSH };
         let hosts = names.into_iter().map(host).collect();
-        Ok(Self { kind: "slurm".to_owned(), options: Vec::new(), hosts })
+        Ok(Self { kind: kind.to_owned(), options: Vec::new(), hosts })
     }
 
     /// True if containers end with the agents that have started them, which are steps of a job.
     pub(super) fn ends_with_agents(&self) -> bool {
-        self.kind == "slurm"
+        self.kind == SLURM
     }
 
     /// What is kept of a cluster; `None` for one of this machine alone, or that is not there.
@@ -130,7 +136,7 @@ impl Reach {
 
     fn launcher(&self, host: &Reached, binary: &Arc<Binary>) -> Launcher {
         let way = match &*self.kind {
-            "slurm" => Way::Srun { node: host.name.clone(), options: Vec::new() },
+            SLURM => Way::Srun { node: host.name.clone(), options: Vec::new() },
             _ => {
                 let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
                 let places: Vec<PathBuf> = runtime.into_iter().chain(["/tmp".into()]).collect();

@@ -5,6 +5,7 @@
 //! Coracle on a node wherever that is possible, so that what is printed can be typed.
 
 mod explain;
+pub(crate) mod sbatch;
 #[cfg(test)]
 mod tests;
 
@@ -260,20 +261,10 @@ fn hosts(spec: &Spec) -> Vec<Step> {
             .iter()
             .map(|host| reach(format!("ssh{} {} coracle cluster agent", options(words), host.host)))
             .collect(),
-        Kind::Slurm { partition, options: words } => {
-            let partition = partition
-                .as_ref()
-                .map(|name| format!(" --partition={}", quote(name)))
-                .unwrap_or_default();
-            let time = backend
-                .time
-                .map(|time| format!(" --time={}", time.as_secs().div_ceil(60)))
-                .unwrap_or_default();
-            let words = options(words);
+        Kind::Slurm { .. } => {
+            let submit = join(&sbatch::words(spec, &[]));
             vec![
-                reach(format!(
-                    "outside of an allocation: sbatch --nodes={count}{partition}{time}{words} ..."
-                )),
+                reach(format!("outside of an allocation: {submit} ...")),
                 reach(format!(
                     "srun --overlap --nodes={count} --ntasks-per-node=1 coracle cluster agent"
                 )),
@@ -627,7 +618,8 @@ pub fn join(words: &[String]) -> String {
     words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
 }
 
-fn quote(word: &str) -> String {
+/// A word for a shell.
+pub(crate) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

@@ -190,12 +190,14 @@ pub(super) fn is_carried_out(top: &Table<'_>, spec: &Spec) -> Result<()> {
     let not_yet = |value: Option<Value<'_>>, what: &str| {
         Err(wrong(top, value, &format!("{what} is not carried out yet"), HINT))
     };
-    let there = |kind: &Kind| matches!(kind, Kind::Local | Kind::Ssh { .. } | Kind::Slurm { .. });
-    if let Some(other) = spec.backends.iter().find(|backend| !there(&backend.kind)) {
+    let is_done = |kind: &Kind| {
+        matches!(kind, Kind::Local | Kind::Ssh { .. } | Kind::Slurm { .. } | Kind::Template { .. })
+    };
+    if let Some(other) = spec.backends.iter().find(|backend| !is_done(&backend.kind)) {
         return not_yet(top.get("backend"), &format!("a backend of kind {}", other.kind.word()));
     }
     if spec.backends.len() > 1 {
-        return not_yet(top.get("backend"), "to go on at another backend");
+        return not_yet(top.get("backend"), "a second backend");
     }
     for key in ["build", "batch", "input", "output", "checkpoint"] {
         if let Some(value) = top.get(key) {
