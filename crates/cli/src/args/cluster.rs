@@ -28,7 +28,7 @@ pub(crate) struct ClusterUpArgs {
     /// Cluster file
     #[arg(short, long, value_name = "FILE", required = true)]
     pub file: PathBuf,
-    /// Return when all services are ready, and let them run
+    /// Return when all services are ready, or the job is submitted, and let them run
     #[arg(short, long)]
     pub detach: bool,
     /// How long other hosts wait for a driver, when this one is lost, before they end the cluster

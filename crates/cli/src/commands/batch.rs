@@ -60,9 +60,8 @@ pub(crate) fn up(
             job.forget()?;
             Ok(Exit(status))
         }
-        Ok(End::Follower) => {
-            shown.say(&format!("cancelling {job_name}"));
-            job.cancel()?;
+        Ok(End::Cancelled) => {
+            job.forget()?;
             Ok(Exit(128 + shown.signal))
         }
         Err(error) => {

@@ -26,7 +26,7 @@ pub trait Follower {
     /// # Errors
     /// If that cannot be passed on.
     fn output(&mut self, bytes: &[u8]) -> std::io::Result<()>;
-    /// Waits for so long. Returns true as soon as the job is not to be followed any more.
+    /// Waits for so long. Returns true as soon as the job is to be cancelled.
     fn pause(&mut self, time: Duration) -> bool;
 }
 
@@ -35,12 +35,12 @@ pub trait Follower {
 pub enum End {
     /// The job has ended with this exit status.
     Job(u8),
-    /// The follower does not follow any more.
-    Follower,
+    /// The follower did not want it any more.
+    Cancelled,
 }
 
 impl Job {
-    /// Follows the job to its end. A batch system that does not answer for a while is asked again.
+    /// Follows the job to its end, which the follower may bring about. A batch system that does not answer for a while is asked again.
     ///
     /// # Errors
     /// If the job was ended from outside, or its output cannot be passed on.
@@ -74,7 +74,9 @@ impl Job {
                 }
             }
             if follower.pause(LOOK) {
-                return Ok(End::Follower);
+                follower.state("is being cancelled");
+                self.end(|| output.copy(follower))?;
+                return Ok(End::Cancelled);
             }
         }
     }

@@ -100,6 +100,10 @@ impl Request<'_> {
         {
             return Ok((job, false));
         }
+        let template = match system {
+            System::Slurm => None,
+            System::Pbs | System::Lsf => Some(Template::of(self.spec)?),
+        };
         let folder = Folder::take(self.store, &self.spec.name)?;
         if let Some(job) = found(&folder)? {
             if !have_ended(&job.rows()?) {
@@ -111,10 +115,6 @@ impl Request<'_> {
         sys::random::fill(&mut random)
             .map_err(|error| Error::new(format!("no random number: {error}")))?;
         let random = format!("{:016x}", u64::from_ne_bytes(random));
-        let template = match system {
-            System::Slurm => None,
-            System::Pbs | System::Lsf => Some(Template::of(self.spec)?),
-        };
         let mut record = Record {
             system,
             tag: format!("coracle:{}:{random}", self.spec.name),
@@ -309,6 +309,12 @@ impl Job {
     /// # Errors
     /// If the batch system refuses, does not answer, or the job stays.
     pub fn cancel(&self) -> Result<()> {
+        self.end(|| Ok(()))?;
+        self.forget()
+    }
+
+    /// Cancels it and waits until it has left the queue; does something again and again meanwhile.
+    fn end(&self, mut meanwhile: impl FnMut() -> Result<()>) -> Result<()> {
         let end = Instant::now() + LEAVING;
         let mut rows = self.rows()?;
         if !have_ended(&rows) {
@@ -324,9 +330,10 @@ impl Job {
                 return Err(Error::new(fact).with_hint("try again, or ask an administrator"));
             }
             std::thread::sleep(PAUSE);
+            meanwhile()?;
             rows = self.rows()?;
         }
-        self.forget()
+        meanwhile()
     }
 
     /// Removes what is kept of it, if that is of this job still.

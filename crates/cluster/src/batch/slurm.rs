@@ -72,7 +72,8 @@ impl Slurm {
         };
         let own = [
             format!("--comment={tag}"),
-            format!("--output={}", output.display()),
+            // A `%` begins a pattern of sbatch's.
+            format!("--output={}", output.display().to_string().replace('%', "%%")),
             "--open-mode=append".to_owned(),
         ];
         let mut words = sbatch::words(spec, &own);

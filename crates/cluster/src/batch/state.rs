@@ -79,11 +79,11 @@ impl Row {
         if let Some(start) = &self.start {
             let _ = write!(text, "; starts about {start}");
         }
-        match self.status {
-            Some(status) if self.phase == Phase::Ended => {
-                let _ = write!(text, ", exit status {status}");
-            }
-            _ => {}
+        if self.phase == Phase::Ended
+            && fault(self).is_none()
+            && let Some(status) = self.status
+        {
+            let _ = write!(text, ", exit status {status}");
         }
         text
     }
@@ -164,6 +164,8 @@ mod tests {
         assert_eq!(one.words_with_time(), "running on a, b, 59m59s left");
         let one = row("FAILED", Phase::Ended, Some(3));
         assert_eq!(one.words_with_time(), "ended (FAILED), exit status 3");
+        let one = row("TIMEOUT", Phase::Ended, Some(0));
+        assert_eq!(one.words(), "ended (TIMEOUT)");
     }
 
     #[test]

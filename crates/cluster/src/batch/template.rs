@@ -223,6 +223,10 @@ impl Template {
         if !has_state && !answer.err.trim().is_empty() && !self.is_gone(&answer.err) {
             return Err(refused(&self.name, &answer.words(), None));
         }
+        if row.phase == Phase::Running {
+            // PBS says there how it was started.
+            row.reason = None;
+        }
         if row.phase == Phase::Ended
             && let Ok(text) = std::fs::read_to_string(status)
         {

@@ -46,8 +46,8 @@ fn up(store: &str, file: &str, command: &[&str]) -> Result<u8> {
             job.forget()?;
             Ok(status)
         }
-        End::Follower => {
-            job.cancel()?;
+        End::Cancelled => {
+            job.forget()?;
             Ok(130)
         }
     }

@@ -33,6 +33,10 @@ pub(crate) fn cases<'a>(suite: &mut Suite<'a>, kit: &'a Kit) {
         a_template_of_the_site(kit);
         Ok(())
     });
+    suite.case("pbs::recorded_answers_of_openpbs".into(), || {
+        recorded_answers_of_openpbs(kit);
+        Ok(())
+    });
 }
 
 /// The commands are those that submit to Slurm, and run here.
@@ -176,4 +180,70 @@ fn a_template_of_the_site(kit: &Kit) {
     fs::remove_file(case.path("site.sh")).expect("the template");
     case.drive("down", &["site"]).ok();
     assert!(!case.kept("site").exists());
+}
+
+/// What `qstat -f` of `OpenPBS` prints, shortened.
+fn recorded_answers_of_openpbs(kit: &Kit) {
+    let case = kit.case("openpbs");
+    let file = case.spec("lab", PBS);
+    let answer = |lines: &[&str]| {
+        let head = "Job Id: 12.server\n    Job_Name = lab-0\n    Job_Owner = me@login\n";
+        let lines: Vec<String> = lines.iter().map(|line| format!("    {line}\n")).collect();
+        case.file(
+            "answer",
+            &format!(
+                "{head}{}    Variable_List = PBS_O_HOME=/home/me,\n\tA = b\n\n",
+                lines.concat()
+            ),
+        );
+    };
+    case.program("qsub", "echo 12.server");
+    case.program("qstat", &format!("cat {}", case.path("answer").display()));
+    assert_eq!(case.drive("submit", &[&file, "true"]).ok().out(), "12.server new\n");
+    for (lines, words) in [
+        (
+            &["job_state = Q", "comment = Not Running: Insufficient amount of resource: ncpus"][..],
+            "queued: Not Running: Insufficient amount of resource: ncpus",
+        ),
+        (
+            &[
+                "resources_used.walltime = 00:01:10",
+                "job_state = R",
+                "exec_host = n1/0*4+n2/0*4",
+                "exec_vnode = (n1:ncpus=4)+(n2:ncpus=4)",
+                "Resource_List.walltime = 01:00:00",
+                "comment = Job run at Thu Nov 26 at 08:00 on (n1:ncpus=4)+(n2:ncpus=4)",
+            ],
+            "running on n1, n2, 58m50s left",
+        ),
+        // Torque has a place for each processor.
+        (&["job_state = R", "exec_host = n1/0+n1/1+n2/0+n2/1"], "running on n1, n2"),
+        (&["job_state = F", "Exit_status = 3"], "ended (F), exit status 3"),
+    ] {
+        answer(lines);
+        assert_eq!(case.rows("lab"), format!("12.server {words}\n"));
+    }
+    // As a driver leaves it that was killed before it knew the id.
+    let record = case.kept("lab").join("record");
+    let text = fs::read_to_string(&record).expect("the record");
+    let name = text.split("\"job_name\":\"").nth(1).and_then(|rest| rest.split('"').next());
+    case.file(
+        "answer",
+        &format!(
+            "Job Id: 11.server\n    Job_Name = other\n\nJob Id: 12.server\n    Job_Name = {}\n    \
+             job_state = Q\n",
+            name.expect("a name")
+        ),
+    );
+    fs::write(&record, text.replace("\"12.server\"", "null")).expect("the record");
+    assert_eq!(case.rows("lab"), "12.server queued\n");
+    for gone in
+        ["Unknown Job Id 12.server", "12.server Job has finished, use -x or -H to obtain more"]
+    {
+        case.program("qstat", &format!("echo 'qstat: {gone}' >&2; exit 35"));
+        assert_eq!(case.rows("lab"), "12.server ended\n");
+    }
+    case.program("qstat", "echo 'qstat: cannot connect to server pbs (errno=111)' >&2; exit 1");
+    let said = case.drive("rows", &["lab"]).expect(99).err();
+    assert!(said.contains("cannot connect to server pbs"), "{said}");
 }

@@ -1,7 +1,7 @@
 //! A real Slurm of two nodes.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -92,16 +92,23 @@ fn followed_to_its_end(kit: &Kit) -> Outcome {
 }
 
 fn who_stops_following_cancels(kit: &Kit) -> Outcome {
-    let case = kit.with_slurm("stop")?;
+    let case = kit.with_slurm("stop %u")?;
     let file = case.spec("stop", SLURM);
-    let program = case.program("lasting", LASTING);
+    let script = "trap 'echo ended; exit 0' TERM; echo begun; while :; do sleep 0.1; done";
+    let program = case.program("lasting", script);
     let mut driver = case.driver("up", &[&file, &program]);
     let mut driver =
         driver.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a driver");
-    case.until_rows("stop", "running");
+    let output = case.kept("stop").join("output");
+    let begun = || fs::read(&output).is_ok_and(|text| !text.is_empty()).then_some(());
+    assert!(until(LIMIT, begun).is_some(), "it never begins");
     case.file("store/stop", "");
     let status = testkit::command::wait(&mut driver, LIMIT);
     assert_eq!(status.and_then(|status| status.code()), Some(130));
+    let mut printed = String::new();
+    driver.stdout.take().expect("output").read_to_string(&mut printed).expect("text");
+    // Slurm's own words are between.
+    assert!(printed.starts_with("begun\n") && printed.ends_with("ended\n"), "{printed}");
     assert_eq!(queued(&case, "stop"), Vec::<String>::new());
     assert!(!case.kept("stop").exists());
     Ok(())
