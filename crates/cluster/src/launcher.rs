@@ -278,7 +278,7 @@ mod tests {
         let text = words(&ssh.command(Duration::from_secs(20)));
         assert!(text.contains("-T -o BatchMode=yes"), "{text}");
         assert!(text.contains(
-            "ControlPath=/run/user/7/coracle-7/%C -p 2222 -o ConnectTimeout=20 -o ServerAliveInterval=5 \
+            "ControlPath=/run/user/7/coracle-7/%C -p 2222 -o ConnectTimeout=15 -o ServerAliveInterval=5 \
              -o ServerAliveCountMax=2 -- me@node1 exec sh -c '"
         ));
         assert!(!text.contains("StrictHostKeyChecking"));

@@ -80,7 +80,7 @@ pub(crate) struct Kit {
     place: PathBuf,
     user: User,
     program: PathBuf,
-    slurm: Mutex<Option<Result<Cluster, Skip>>>,
+    slurm: Mutex<Option<Result<Cluster<'static>, Skip>>>,
 }
 
 /// A case's own directory, with a store, files and programs.
