@@ -29,6 +29,8 @@ impl Local {
             self.program.split_first().ok_or_else(|| Error::new("there is no program to run"))?;
         let mut command = Command::new(program);
         command.args(options).args(words);
+        // The caller waits for signals that a container's program is to have.
+        sys::child::unblocked(&mut command);
         Ok(command)
     }
 }
@@ -201,8 +203,11 @@ mod tests {
         assert!(task.input(b"x").is_err());
     }
 
+    /// The caller blocks it, as `cluster up` does.
     #[test]
     fn a_signal_ends_a_command() {
+        let set = sys::event::SignalSet::of(&[15]);
+        let _blocked = sys::event::MaskGuard::block(set).unwrap();
         let task = shell().start(&["exec sleep 600".to_owned()], false).unwrap();
         task.signal(15).unwrap();
         assert_eq!(task.event(), Some(Event::Ended(Ended::Signal(15))));
