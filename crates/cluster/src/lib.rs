@@ -5,6 +5,7 @@
 //! | [`spec`] | the cluster file |
 //! | [`inside`] | what this program does in containers of a cluster |
 //! | [`plan`] | phases of steps, as data, and in words |
+//! | [`door`] | commands from one node's container to another's |
 //! | [`driver`] | carries a plan out |
 //! | [`error`] | the error of this crate |
 //! | [`wire`] | what driver and agent say to each other |
@@ -14,6 +15,7 @@
 
 pub mod agent;
 pub mod channel;
+pub mod door;
 pub mod driver;
 pub mod error;
 pub mod inside;

@@ -54,6 +54,14 @@ pub(crate) struct ClusterStatusArgs {
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterIdleArgs {}
 
+/// `cluster door`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterDoorArgs {
+    /// Path of the socket
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+}
+
 /// `cluster probe`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterProbeArgs {

@@ -1,8 +1,10 @@
 //! `cluster explain`, `up`, `down`, `status`, and what runs in containers of clusters.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
+use cluster::door;
 use cluster::driver::{self, Hosts, Local, Watcher};
 use cluster::inside::{self, Probe};
 use cluster::plan::{self, Around, Phase, Plan};
@@ -12,8 +14,8 @@ use serde_json::json;
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
 use crate::args::cluster::{
-    ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs, ClusterProbeArgs, ClusterStatusArgs,
-    ClusterUpArgs, Which,
+    ClusterDoorArgs, ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs, ClusterProbeArgs,
+    ClusterStatusArgs, ClusterUpArgs, Which,
 };
 use crate::context::Context;
 use crate::output;
@@ -124,6 +126,26 @@ pub(crate) fn idle(_: &Context, _: &ClusterIdleArgs) -> Result<Exit, Report> {
     inside::idle()
 }
 
+/// `cluster door`.
+pub(crate) fn door(_: &Context, args: &ClusterDoorArgs) -> Result<Exit, Report> {
+    door::serve(&args.path)?;
+    Ok(Exit::OK)
+}
+
+/// The program of the name `rsh`, which launchers of MPI start as if it were `ssh`; its exit status
+/// for its own failures is that of ssh.
+pub(crate) fn rsh(words: Vec<OsString>) -> Exit {
+    let not_text = |_| cluster::Error::new("a word is not UTF-8");
+    let words: Result<Vec<String>, _> = words.into_iter().map(OsString::into_string).collect();
+    let request = words.map_err(not_text).and_then(|words| door::parse(&words));
+    let path = std::env::var_os(door::VARIABLE);
+    let ended = request.and_then(|request| door::rsh(&request, path.as_ref().map(Path::new)));
+    Exit(ended.unwrap_or_else(|error| {
+        note(&format!("rsh: {error}"));
+        255
+    }))
+}
+
 /// `cluster probe`.
 pub(crate) fn probe(_: &Context, args: &ClusterProbeArgs) -> Result<Exit, Report> {
     let within = units::time(&args.within).ok_or_else(|| {
@@ -153,6 +175,7 @@ fn planned(context: &Context, spec: &Spec) -> Result<Plan, Report> {
         program: program()?.display().to_string(),
         directory: directory.display().to_string(),
         host_file: driver::place::host_file(&kept).display().to_string(),
+        doors: driver::place::doors(&kept).display().to_string(),
     };
     Ok(plan::plan(spec, &around))
 }

@@ -1,5 +1,7 @@
 //! The hosts of a cluster, and the commands of Coracle that run on them.
 
+use std::sync::{Arc, Weak};
+
 use crate::channel::{Event, Running};
 use crate::error::{Error, Result};
 
@@ -89,7 +91,7 @@ impl Task for Running {
 }
 
 /// The hosts of a cluster; there is at least one.
-pub struct Hosts(Vec<Box<dyn Host>>);
+pub struct Hosts(Vec<Arc<dyn Host>>);
 
 impl Hosts {
     /// Takes hosts, the first of which carries out the steps that name none.
@@ -97,12 +99,13 @@ impl Hosts {
     /// # Errors
     /// If there is none.
     pub fn new(all: Vec<Box<dyn Host>>) -> Result<Self> {
+        let all: Vec<Arc<dyn Host>> = all.into_iter().map(Arc::from).collect();
         if all.is_empty() { Err(Error::new("there is no host")) } else { Ok(Self(all)) }
     }
 
     /// One host.
     pub fn one(host: impl Host + 'static) -> Self {
-        Self(vec![Box::new(host)])
+        Self(vec![Arc::new(host)])
     }
 
     /// All of them.
@@ -121,8 +124,17 @@ impl Hosts {
     /// # Errors
     /// If there is none of that name.
     pub fn of(&self, name: Option<&str>) -> Result<&dyn Host> {
-        let Some(name) = name else { return Ok(&*self.0[0]) };
-        let found = self.all().find(|host| host.name() == name);
+        self.find(name).map(|host| &**host)
+    }
+
+    /// The same for a thread that may outlive these hosts.
+    pub(super) fn shared(&self, name: Option<&str>) -> Result<Weak<dyn Host>> {
+        self.find(name).map(Arc::downgrade)
+    }
+
+    fn find(&self, name: Option<&str>) -> Result<&Arc<dyn Host>> {
+        let Some(name) = name else { return Ok(&self.0[0]) };
+        let found = self.0.iter().find(|host| host.name() == name);
         found.ok_or_else(|| Error::new(format!("there is no host {name}")))
     }
 }

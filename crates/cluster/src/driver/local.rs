@@ -59,6 +59,8 @@ impl Host for Local {
 
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
         let mut command = self.command(words)?;
+        // A terminal's signals are for what runs attached.
+        sys::child::apart(&mut command, None);
         command.stdin(if input { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| not_started(words, &error))?;

@@ -4,6 +4,7 @@
 //! already. So `up` after a killed `up` goes on, and nothing is remembered beside what the
 //! commands leave: containers and a network with the cluster's label. `down` removes these.
 
+mod doors;
 mod down;
 mod hosts;
 mod local;
@@ -18,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::plan::{Act, Phase, Plan, Step};
 use crate::spec::Spec;
 
+use doors::Doors;
 use down::down;
 pub use hosts::{Done, Host, Hosts, Task};
 pub use local::Local;
@@ -51,6 +53,7 @@ impl Wanted<'_> {
     /// another driver is at it.
     pub fn start(&self, hosts: &Hosts, watcher: &dyn Watcher) -> Result<()> {
         let place = Place::take(self.store, &self.plan.cluster)?;
+        place.make_doors()?;
         if let Some(slots) = self.processors.checked_div(self.spec.nodes) {
             place.write_host_file(&crate::plan::host_file(self.spec, slots.max(1)))?;
         }
@@ -85,7 +88,8 @@ fn start(plan: &Plan, hosts: &Hosts, watcher: &dyn Watcher) -> Result<()> {
     Ok(())
 }
 
-/// Runs the application of a plan to its end. Returns its exit status; `None` if there is none.
+/// Runs the application of a plan to its end, with a way from its node to the others. Returns its
+/// exit status; `None` if there is none.
 ///
 /// # Errors
 /// If its command cannot be started.
@@ -96,7 +100,9 @@ pub fn run(plan: &Plan, hosts: &Hosts) -> Result<Option<u8>> {
         _ => None,
     });
     let Some((step, words)) = found else { return Ok(None) };
-    hosts.of(step.host.as_deref())?.run_attached(words).map(Some)
+    let host = step.host.as_deref();
+    let doors = Doors::open(plan, hosts)?;
+    hosts.of(host)?.run_attached(&doors.told(host, words)).map(Some)
 }
 
 fn carry_out(plan: &Plan, phase: &Phase, hosts: &Hosts) -> Result<()> {

@@ -9,6 +9,11 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::error::{Error, Result};
 
+/// The directory of doors' sockets in a cluster's directory.
+pub fn doors(directory: &Path) -> PathBuf {
+    directory.join("door")
+}
+
 /// The directory of a cluster, held by this process.
 #[derive(Debug)]
 pub struct Place {
@@ -56,6 +61,16 @@ impl Place {
         // In place: running containers have it as a volume.
         fs::write(&path, text)
             .map_err(|error| Error::new(format!("cannot write {}: {error}", path.display())))
+    }
+
+    /// Makes the directory of doors' sockets, which node containers have as a volume.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn make_doors(&self) -> Result<()> {
+        let path = doors(&self.directory);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(|error| Error::new(format!("cannot make {}: {error}", path.display())))
     }
 
     /// Removes it: the cluster is gone.

@@ -11,6 +11,7 @@ fn explained(name: &str) -> String {
         program: "/bin/coracle".into(),
         directory: "/lab".into(),
         host_file: "/store/hosts".into(),
+        doors: "/store/door".into(),
     };
     plan(&spec, &around).to_string()
 }
