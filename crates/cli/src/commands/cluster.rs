@@ -138,7 +138,7 @@ pub(crate) fn rsh(words: Vec<OsString>) -> Exit {
     let not_text = |_| cluster::Error::new("a word is not UTF-8");
     let words: Result<Vec<String>, _> = words.into_iter().map(OsString::into_string).collect();
     let request = words.map_err(not_text).and_then(|words| door::parse(&words));
-    let path = std::env::var_os(door::VARIABLE);
+    let path = std::env::var_os(door::VARIABLE).filter(|path| !path.is_empty());
     let ended = request.and_then(|request| door::rsh(&request, path.as_ref().map(Path::new)));
     Exit(ended.unwrap_or_else(|error| {
         note(&format!("rsh: {error}"));

@@ -24,13 +24,13 @@ use crate::wire::{self, Kind, PIECE, WINDOW};
 
 /// A pipe that can be written takes so much without waiting (`PIPE_BUF`).
 const ATOMIC: usize = 4096;
-/// SIGHUP, SIGINT, SIGQUIT, SIGTERM: they are sent to the command.
+/// SIGHUP, SIGINT, SIGQUIT, SIGTERM: they are sent to the command, but for those that are ignored.
 const PASSED_ON: [i32; 4] = [1, 2, 3, 15];
 /// The command gets so long to end after such a signal.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Runs a command by the door at `path`, on this process's streams. Returns its exit status, or 128
-/// and the number of a signal after which it did not end at once.
+/// Runs a command by the door at `path`, on this process's streams. Returns its exit status. A
+/// signal that ends the command, or after which it does not end at once, ends this process, too.
 ///
 /// # Errors
 /// If there is no door, the node is not there, or one of them is lost.
@@ -41,7 +41,9 @@ pub fn rsh(request: &Request, path: Option<&Path>) -> Result<u8> {
         )));
     };
     let failed = |error: io::Error| Error::new(format!("cannot reach the driver: {error}"));
-    let set = SignalSet::of(&PASSED_ON);
+    let is_wanted = |number: &i32| !sys::event::is_ignored(*number).unwrap_or(false);
+    let numbers: Vec<i32> = PASSED_ON.into_iter().filter(is_wanted).collect();
+    let set = SignalSet::of(&numbers);
     let _blocked = MaskGuard::block(set).map_err(failed)?;
     let signals = SignalFd::new(set).map_err(failed)?;
     let socket = UnixStream::connect(path).map_err(|error| {
@@ -61,7 +63,14 @@ pub fn rsh(request: &Request, path: Option<&Path>) -> Result<u8> {
         end: None,
         ended_by: None,
     };
-    client.run(&signals)
+    let ended = client.run(&signals);
+    if let (Ok(status), Some((number, _))) = (&ended, client.ended_by)
+        && i32::from(*status) == 128 + number
+    {
+        // A shell does not go on then.
+        let _ = sys::event::raise_default(number);
+    }
+    ended
 }
 
 fn damaged(error: impl std::fmt::Display) -> Error {

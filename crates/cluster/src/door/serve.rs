@@ -45,10 +45,11 @@ pub fn serve(path: &Path) -> Result<()> {
     let _blocked = MaskGuard::block(mask).map_err(|error| cannot("serve", error))?;
     let signals = SignalFd::new(signals).map_err(|error| cannot("serve", error))?;
     let (listener, _socket) = listen(path).map_err(|error| cannot("make the socket", error))?;
-    for stream in [rustix::stdio::stdin(), rustix::stdio::stdout()] {
+    let (input, output) = (rustix::stdio::stdin(), rustix::stdio::stdout());
+    for stream in [input, output] {
         rustix::io::ioctl_fionbio(stream, true).map_err(|error| cannot("serve", error.into()))?;
     }
-    let mut door = Door::new(listener);
+    let mut door = Door::new(listener, input, output);
     // It is open now.
     door.tell(Kind::Done, 0, &[]);
     door.run(&signals)
@@ -99,8 +100,11 @@ struct Connection {
     is_over: bool,
 }
 
-struct Door {
+struct Door<'d> {
     listener: UnixListener,
+    /// From the driver, and to it.
+    input: BorrowedFd<'d>,
+    output: BorrowedFd<'d>,
     /// For the driver.
     out: VecDeque<u8>,
     decoder: Decoder,
@@ -118,10 +122,12 @@ enum Place {
     Connection(u32),
 }
 
-impl Door {
-    fn new(listener: UnixListener) -> Self {
+impl<'d> Door<'d> {
+    fn new(listener: UnixListener, input: BorrowedFd<'d>, output: BorrowedFd<'d>) -> Self {
         Self {
             listener,
+            input,
+            output,
             out: VecDeque::new(),
             decoder: Decoder::default(),
             connections: BTreeMap::new(),
@@ -140,14 +146,14 @@ impl Door {
             for place in self.wait(signals.as_fd()) {
                 match place {
                     Place::Signals => return Ok(()),
-                    Place::Input => match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
+                    Place::Input => match rustix::io::read(self.input, &mut buffer) {
                         Ok(0) => return Ok(()),
                         Ok(count) => self.take(&buffer[..count]).map_err(damaged)?,
                         Err(Errno::AGAIN | Errno::INTR) => {}
                         Err(error) => return Err(damaged(error)),
                     },
                     Place::Output => {
-                        if push(rustix::stdio::stdout(), &mut self.out).is_err() {
+                        if push(self.output, &mut self.out).is_err() {
                             return Ok(());
                         }
                     }
@@ -159,10 +165,9 @@ impl Door {
     }
 
     fn wait(&self, signals: BorrowedFd<'_>) -> Vec<Place> {
-        let (input, output) = (rustix::stdio::stdin(), rustix::stdio::stdout());
         let mut places = vec![Place::Input, Place::Signals];
         let mut wanted = vec![
-            PollFd::from_borrowed_fd(input, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.input, PollFlags::IN),
             PollFd::from_borrowed_fd(signals, PollFlags::IN),
         ];
         let mut add = |place, fd, flags| {
@@ -170,7 +175,7 @@ impl Door {
             wanted.push(PollFd::from_borrowed_fd(fd, flags));
         };
         if !self.out.is_empty() {
-            add(Place::Output, output, PollFlags::OUT);
+            add(Place::Output, self.output, PollFlags::OUT);
         }
         if self.connections.len() < MOST {
             add(Place::Listener, self.listener.as_fd(), PollFlags::IN);
@@ -284,3 +289,6 @@ pub(super) fn push(to: BorrowedFd<'_>, bytes: &mut VecDeque<u8>) -> Result<(), E
 fn damaged(error: impl std::fmt::Display) -> Error {
     Error::new(format!("the driver's stream is damaged: {error}"))
 }
+
+#[cfg(test)]
+mod tests;

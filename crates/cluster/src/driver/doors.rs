@@ -282,3 +282,6 @@ impl Door {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

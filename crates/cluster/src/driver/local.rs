@@ -7,6 +7,11 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use sys::event::{SignalFd, SignalSet};
+
 use super::{Done, Host, Task};
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
@@ -15,6 +20,8 @@ use crate::wire::messages::Ended;
 
 /// Pieces of output that wait for the caller; the command waits while there are more.
 const PIECES: usize = 8;
+/// SIGHUP, SIGINT, SIGTERM. The caller blocks them.
+const ENDING: [i32; 3] = [1, 2, 15];
 
 /// This machine.
 #[derive(Debug, Clone)]
@@ -53,7 +60,11 @@ impl Host for Local {
     }
 
     fn run_attached(&self, words: &[String]) -> Result<u8> {
-        let status = self.command(words)?.status().map_err(|error| not_started(words, &error))?;
+        let failed = |error: std::io::Error| not_started(words, &error);
+        let signals = SignalFd::new(SignalSet::of(&ENDING)).map_err(failed)?;
+        let mut child = self.command(words)?.spawn().map_err(failed)?;
+        pass_on_until_end(&child, &signals).map_err(failed)?;
+        let status = child.wait().map_err(failed)?;
         Ok(ended(status).exit_status())
     }
 
@@ -78,6 +89,36 @@ impl Host for Local {
             child: Mutex::new(Some(child)),
         }))
     }
+}
+
+/// Passes signals that somebody sends to this process on to a child until that has ended. Those of a
+/// terminal have reached it already.
+fn pass_on_until_end(child: &Child, signals: &SignalFd) -> std::io::Result<()> {
+    let pid = Pid::from_child(child);
+    let (has_ended, end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    std::thread::spawn(move || {
+        wait_for(pid);
+        drop(end);
+    });
+    loop {
+        let mut ready =
+            [PollFd::new(&has_ended, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+        let _ = poll(&mut ready, None);
+        if !ready[0].revents().is_empty() {
+            return Ok(());
+        }
+        while let Some(signal) = signals.next()? {
+            if !signal.from_kernel() {
+                sys::event::send_signal(pid, signal.number)?;
+            }
+        }
+    }
+}
+
+/// Waits until a child has ended, and leaves it to be reaped.
+fn wait_for(pid: Pid) {
+    let wait = || waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    let _ = rustix::io::retry_on_intr(wait);
 }
 
 fn not_started(words: &[String], error: &std::io::Error) -> Error {
@@ -116,8 +157,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl LocalTask {
-    fn pid(&self) -> Option<rustix::process::Pid> {
-        lock(&self.child).as_ref().map(rustix::process::Pid::from_child)
+    fn pid(&self) -> Option<Pid> {
+        lock(&self.child).as_ref().map(Pid::from_child)
     }
 }
 
@@ -128,11 +169,7 @@ impl Task for LocalTask {
         }
         // Both streams have ended, so the command soon does. It is waited for without the lock,
         // so that it can be signalled meanwhile.
-        let pid = self.pid()?;
-        let waited =
-            rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
-        let wait = || rustix::process::waitid(rustix::process::WaitId::Pid(pid), waited);
-        let _ = rustix::io::retry_on_intr(wait);
+        wait_for(self.pid()?);
         let mut child = lock(&self.child).take()?;
         let status = child.wait().ok()?;
         Some(Event::Ended(ended(status)))
@@ -155,7 +192,7 @@ impl Task for LocalTask {
         if let (Some(child), Some(signal)) =
             (&*child, rustix::process::Signal::from_named_raw(number))
         {
-            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(child), signal);
+            let _ = rustix::process::kill_process(Pid::from_child(child), signal);
         }
         Ok(())
     }

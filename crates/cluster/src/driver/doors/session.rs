@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
+use std::time::Duration;
 
 use super::{Door, lock};
 use crate::channel::{Event, Stream};
@@ -15,6 +16,10 @@ use crate::wire::{Kind, PIECE, WINDOW};
 const STACK: usize = 256 << 10;
 /// The most that is kept of what `exec` says of its own failure, in bytes.
 const WORDS: usize = 4096;
+/// How often, and with what pause, is looked whether a container has ended.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(100);
+const SIGKILL: i32 = 9;
 /// Coracle's own failure.
 const FAILED: i32 = 125;
 
@@ -160,6 +165,9 @@ impl Session {
         let mut own: Option<Vec<u8>> = None;
         let mut is_first = true;
         while let Some(event) = self.task.event() {
+            if lock(&self.state).is_over {
+                return;
+            }
             match event {
                 Event::Output(Stream::Errors, bytes)
                     if is_first && is_own_failure(&bytes, &of.container) =>
@@ -188,7 +196,7 @@ impl Session {
                     if own.take().is_some_and(|own| !self.send(of, Stream::Errors, &own)) {
                         return;
                     }
-                    if ended.status() >= 128 && !of.runs() {
+                    if ended.status() >= 128 && !of.runs_after(ended) {
                         return refuse("its container has ended");
                     }
                     of.door.write(Kind::Ended, of.connection, &ended.pack());
@@ -211,6 +219,18 @@ fn is_own_failure(said: &[u8], container: &str) -> bool {
 }
 
 impl Of {
+    /// Whether the container runs after a command in it has ended. One that is being ended kills
+    /// its commands before that is written down.
+    fn runs_after(&self, ended: Ended) -> bool {
+        let tries = if ended.status() == 128 + SIGKILL { TRIES } else { 1 };
+        (0..tries).all(|number| {
+            if number > 0 {
+                thread::sleep(PAUSE);
+            }
+            self.runs()
+        })
+    }
+
     /// Whether the container runs, as far as is known.
     fn runs(&self) -> bool {
         let Some(host) = self.host.upgrade() else { return true };
