@@ -2,7 +2,7 @@
 //! looks whether a service is ready.
 
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -108,17 +108,54 @@ fn answered(place: &str, path: &str) -> Result<(), String> {
     }
 }
 
-/// Waits for ever: a signal ends it.
+/// The port at which the program of a node takes connections, for those who look whether the node
+/// is reached. It is that of tcpmux, which nobody serves.
+pub const PORT: u16 = 1;
+
+/// Waits for ever, and takes connections meanwhile: a signal ends it. With `PORT` taken, as on a
+/// host's own network, it only waits.
 pub fn idle() -> ! {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT));
     loop {
-        std::thread::park();
+        match &listener {
+            Ok(listener) => drop(listener.accept()),
+            Err(_) => std::thread::park(),
+        }
     }
+}
+
+/// Waits until these names are known, for so long at most.
+///
+/// # Errors
+/// The first that is not.
+pub fn know(names: &[String], within: Duration) -> Result<()> {
+    let end = Instant::now() + within;
+    for name in names {
+        while address(&format!("{name}:{PORT}")).is_none() {
+            if Instant::now() + PAUSE >= end {
+                return Err(Error::new(format!("{name} has no address")));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until these nodes are known by name and take connections, for so long at most.
+///
+/// # Errors
+/// Why the first of those that are not reached was not.
+pub fn meet(names: &[String], within: Duration) -> Result<()> {
+    let end = Instant::now() + within;
+    for name in names {
+        let left = end.saturating_duration_since(Instant::now());
+        Probe::Tcp(format!("{name}:{PORT}")).until(left)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-
     use super::*;
 
     #[test]

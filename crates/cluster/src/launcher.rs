@@ -141,6 +141,31 @@ impl Launcher {
         }
     }
 
+    /// A command that runs these words on the node with the caller's terminal.
+    pub fn terminal(&self, words: &[String]) -> Command {
+        match &self.way {
+            Way::Local => {
+                let mut command = Command::new("/usr/bin/env");
+                command.args(words);
+                command
+            }
+            Way::Ssh { host, options, control } => {
+                let mut command = Command::new("ssh");
+                command.args(["-t", "-q", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes"]);
+                shared_connection(&mut command, control.as_deref());
+                command.args(options).arg("--").arg(host);
+                command.arg(format!("exec {}", crate::plan::join(words)));
+                command
+            }
+            Way::Srun { node, options } => {
+                let mut command = Command::new("srun");
+                command.args(["--overlap", "--nodes=1", "--ntasks=1", "--pty", "--mpi=none"]);
+                command.arg(format!("--nodelist={node}")).args(options).args(words);
+                command
+            }
+        }
+    }
+
     /// What makes an idle shared connection end when its last channel has ended.
     pub fn farewell(&self) -> Option<Command> {
         let Way::Ssh { host, options, control: Some(directory) } = &self.way else { return None };

@@ -5,6 +5,7 @@
 //! | [`spec`] | the cluster file |
 //! | [`inside`] | what this program does in containers of a cluster |
 //! | [`plan`] | phases of steps, as data, and in words |
+//! | [`batch`] | jobs of Slurm, PBS and LSF |
 //! | [`door`] | commands from one node's container to another's |
 //! | [`driver`] | carries a plan out |
 //! | [`error`] | the error of this crate |
@@ -14,6 +15,7 @@
 //! | [`channel`] | the driver's end |
 
 pub mod agent;
+pub mod batch;
 pub mod channel;
 pub mod door;
 pub mod driver;

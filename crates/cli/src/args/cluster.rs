@@ -31,6 +31,9 @@ pub(crate) struct ClusterUpArgs {
     /// Return when all services are ready, and let them run
     #[arg(short, long)]
     pub detach: bool,
+    /// How long other hosts wait for a driver, when this one is lost, before they end the cluster
+    #[arg(long, value_name = "TIME", default_value = "1m")]
+    pub grace: String,
 }
 
 /// `cluster down`.
@@ -50,6 +53,10 @@ pub(crate) struct ClusterStatusArgs {
     pub format: Option<String>,
 }
 
+/// `cluster agent`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterAgentArgs {}
+
 /// `cluster idle`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterIdleArgs {}
@@ -60,6 +67,20 @@ pub(crate) struct ClusterDoorArgs {
     /// Path of the socket
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
+}
+
+/// `cluster meet`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterMeetArgs {
+    /// How long to try
+    #[arg(long, value_name = "TIME", default_value = "1m")]
+    pub within: String,
+    /// Do not connect: to be known is enough
+    #[arg(long)]
+    pub known: bool,
+    /// Nodes
+    #[arg(value_name = "NODE", required = true)]
+    pub nodes: Vec<String>,
 }
 
 /// `cluster probe`.

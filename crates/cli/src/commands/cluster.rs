@@ -4,18 +4,19 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
+use cluster::agent;
 use cluster::door;
-use cluster::driver::{self, Hosts, Local, Watcher};
+use cluster::driver::{self, Hosts, Local, Setting, Watcher};
 use cluster::inside::{self, Probe};
-use cluster::plan::{self, Around, Phase, Plan};
-use cluster::spec::{self, Spec, units};
+use cluster::plan::{self, Plan};
+use cluster::spec::{self, Kind, Spec, units};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
 use crate::args::cluster::{
-    ClusterDoorArgs, ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs, ClusterProbeArgs,
-    ClusterStatusArgs, ClusterUpArgs, Which,
+    ClusterAgentArgs, ClusterDoorArgs, ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs,
+    ClusterMeetArgs, ClusterProbeArgs, ClusterStatusArgs, ClusterUpArgs, Which,
 };
 use crate::context::Context;
 use crate::output;
@@ -25,6 +26,7 @@ use crate::terminal::note;
 
 const COLUMNS: &[Column] = &[
     ("Name", "NAME"),
+    ("Host", "HOST"),
     ("Role", "ROLE"),
     ("Status", "STATUS"),
     ("Image", "IMAGE"),
@@ -56,44 +58,52 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
         let fact = "a [run] ends with this command, and cannot be left behind yet";
         return Err(Report::new(fact).hint("leave --detach out, or use nohup or a batch job"));
     }
-    let plan = planned(context, &spec)?;
-    let hosts = this_machine(context)?;
+    let setting = setting(context)?;
+    let directory = context.session()?.absolute(spec.directory())?;
     let set = SignalSet::of(&ENDING);
     let _blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
     let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
-    let session = context.session()?;
-    let wanted = driver::Wanted {
-        spec: &spec,
-        plan: &plan,
-        store: session.store_path()?,
-        processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
-    };
     let shown = Shown { signals: &signals, is_quiet: context.is_quiet() };
-    let was_up = !driver::status(&plan.cluster, &hosts)?.is_empty();
-    let started = wanted.start(&hosts, &shown);
+    let was_up = driver::is_known(&setting, &spec.name);
+    // With --detach the containers are left when this command ends, however it does.
+    let hold = (!args.detach).then_some(time(&args.grace)?);
+    let started = driver::start(&spec, &setting, &directory, (hold, &shown));
     if args.detach {
         started?;
         return Ok(Exit::OK);
     }
-    let ended = started.and_then(|()| {
-        if let Some(status) = driver::run(&plan, &hosts)? {
-            return Ok(status);
+    let cluster = match started {
+        Ok(cluster) => cluster,
+        Err(error) => {
+            // What was there before this command stays.
+            if !was_up && let Err(left) = driver::end(&setting, &spec.name) {
+                note(&left.to_string());
+            }
+            return Err(error.into());
         }
-        shown.say(&format!("cluster {} is up; ctrl-C ends it", plan.cluster));
-        wait(&plan, &hosts, &signals)
+    };
+    let ended = cluster.run(&shown).and_then(|status| {
+        let Some(status) = status else {
+            shown.say(&format!("cluster {} is up; ctrl-C ends it", spec.name));
+            return wait(&spec.name, &cluster.hosts, &signals);
+        };
+        Ok(status)
     });
-    // What was there before this command stays where that has failed.
-    if ended.is_ok() || !was_up {
-        driver::end(wanted.store, &plan.cluster, &hosts)?;
+    match (ended, cluster.end(&setting)) {
+        (Ok(status), gone) => gone.map(|()| Exit(status)).map_err(Into::into),
+        (Err(error), gone) => {
+            if let Err(left) = gone {
+                note(&left.to_string());
+            }
+            Err(error.into())
+        }
     }
-    Ok(Exit(ended?))
 }
 
 /// `cluster down`.
 pub(crate) fn down(context: &Context, args: &ClusterDownArgs) -> Result<Exit, Report> {
     let name = name(&args.which)?;
-    let hosts = this_machine(context)?;
-    let count = driver::end(context.session()?.store_path()?, &name, &hosts)?;
+    let count = driver::end(&setting(context)?, &name)?;
     if count == 0 && !context.is_quiet() {
         note(&format!("cluster {name} had no containers"));
     }
@@ -102,11 +112,12 @@ pub(crate) fn down(context: &Context, args: &ClusterDownArgs) -> Result<Exit, Re
 
 /// `cluster status`.
 pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit, Report> {
-    let hosts = this_machine(context)?;
-    let containers = driver::status(&name(&args.which)?, &hosts)?;
+    let name = name(&args.which)?;
+    let containers = driver::status(&name, &driver::reach(&setting(context)?, &name)?)?;
     let row = |one: &driver::Container| {
         json!({
             "Name": one.name,
+            "Host": one.host,
             "Role": one.role,
             "State": one.state,
             "Status": one.status,
@@ -121,9 +132,39 @@ pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit
     Ok(Exit::OK)
 }
 
+/// `cluster agent`.
+pub(crate) fn agent(_: &Context, _: &ClusterAgentArgs) -> Result<Exit, Report> {
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let release = env!("CARGO_PKG_VERSION").to_owned();
+    let options = agent::Options { release, environment, runtime: None };
+    match agent::serve(&options) {
+        Ok(agent::Exit::CleanUpFailed) => Ok(Exit(1)),
+        Ok(_) => Ok(Exit::OK),
+        Err(error) => {
+            let hint = error.hint();
+            Err(Report::of(&error, hint))
+        }
+    }
+}
+
 /// `cluster idle`.
 pub(crate) fn idle(_: &Context, _: &ClusterIdleArgs) -> Result<Exit, Report> {
     inside::idle()
+}
+
+/// `cluster meet`.
+pub(crate) fn meet(_: &Context, args: &ClusterMeetArgs) -> Result<Exit, Report> {
+    let meet = if args.known { inside::know } else { inside::meet };
+    meet(&args.nodes, time(&args.within)?)?;
+    Ok(Exit::OK)
+}
+
+fn time(text: &str) -> Result<Duration, Report> {
+    units::time(text).ok_or_else(|| {
+        Report::wrong_words(format!("{text:?} is not a time")).hint("write 10s or 1m30s")
+    })
 }
 
 /// `cluster door`.
@@ -148,9 +189,7 @@ pub(crate) fn rsh(words: Vec<OsString>) -> Exit {
 
 /// `cluster probe`.
 pub(crate) fn probe(_: &Context, args: &ClusterProbeArgs) -> Result<Exit, Report> {
-    let within = units::time(&args.within).ok_or_else(|| {
-        Report::wrong_words(format!("{:?} is not a time", args.within)).hint("write 10s or 1m30s")
-    })?;
+    let within = time(&args.within)?;
     let probe = Probe::parse(&args.kind, &args.place).ok_or_else(|| {
         let fact = format!("{:?} {:?} is nothing to look for", args.kind, args.place);
         Report::wrong_words(fact).hint("write tcp HOST:PORT or http HOST:PORT/PATH")
@@ -168,16 +207,12 @@ fn name(which: &Which) -> Result<String, Report> {
 }
 
 fn planned(context: &Context, spec: &Spec) -> Result<Plan, Report> {
-    let session = context.session()?;
-    let directory = session.absolute(spec.directory())?;
-    let kept = driver::place::directory(session.store_path()?, &spec.name);
-    let around = Around {
-        program: program()?.display().to_string(),
-        directory: directory.display().to_string(),
-        host_file: driver::place::host_file(&kept).display().to_string(),
-        doors: driver::place::doors(&kept).display().to_string(),
+    let directory = context.session()?.absolute(spec.directory())?;
+    let sites = match spec.backends[0].kind {
+        Kind::Local => vec![setting(context)?.site(&spec.name, &directory)],
+        _ => plan::unknown_sites(spec, &directory.display().to_string()),
     };
-    Ok(plan::plan(spec, &around))
+    Ok(plan::plan(spec, &sites))
 }
 
 fn program() -> Result<std::path::PathBuf, Report> {
@@ -185,10 +220,11 @@ fn program() -> Result<std::path::PathBuf, Report> {
         .map_err(|error| Report::new("the path of this program is not known").cause(error))
 }
 
-/// This machine, with the options that stand before the command.
-fn this_machine(context: &Context) -> Result<Hosts, Report> {
+/// This machine, with the options that stand before a command.
+fn setting(context: &Context) -> Result<Setting, Report> {
     let global = &context.global;
-    let mut words = vec![program()?.into_os_string()];
+    let program = program()?;
+    let mut words = vec![program.clone().into_os_string()];
     let mut option = |name: &str, value: Option<OsString>| {
         words.extend(value.into_iter().flat_map(|value| [OsString::from(name), value]));
     };
@@ -201,7 +237,12 @@ fn this_machine(context: &Context) -> Result<Hosts, Report> {
     if global.insecure {
         words.push("--insecure".into());
     }
-    Ok(Hosts::one(Local { program: words }))
+    Ok(Setting {
+        here: Local { program: words },
+        store: context.session()?.store_path()?.to_owned(),
+        program,
+        processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
+    })
 }
 
 fn cannot_wait(error: &std::io::Error) -> Report {
@@ -209,14 +250,14 @@ fn cannot_wait(error: &std::io::Error) -> Report {
 }
 
 /// Waits for a signal, or until somebody else has ended the cluster. Returns the exit status.
-fn wait(plan: &Plan, hosts: &Hosts, signals: &SignalFd) -> cluster::Result<u8> {
+fn wait(cluster: &str, hosts: &Hosts, signals: &SignalFd) -> cluster::Result<u8> {
     let timeout = Timespec::try_from(LOOK).ok();
     loop {
         let _ = poll(&mut [PollFd::new(signals, PollFlags::IN)], timeout.as_ref());
         if let Ok(Some(signal)) = signals.next() {
             return Ok(128 + signal.number as u8);
         }
-        if driver::status(&plan.cluster, hosts)?.is_empty() {
+        if driver::status(cluster, hosts)?.is_empty() {
             return Ok(0);
         }
     }
@@ -237,11 +278,17 @@ impl Shown<'_> {
 }
 
 impl Watcher for Shown<'_> {
-    fn phase(&self, phase: &Phase) -> cluster::Result<()> {
+    fn phase(&self, name: &str) -> cluster::Result<()> {
         if let Ok(Some(_)) = self.signals.next() {
             return Err(cluster::Error::new("interrupted"));
         }
-        self.say(&phase.name);
+        self.say(name);
         Ok(())
+    }
+
+    fn signal(&self, within: Duration) -> Option<i32> {
+        let within = Timespec::try_from(within).ok();
+        let _ = poll(&mut [PollFd::new(self.signals, PollFlags::IN)], within.as_ref());
+        self.signals.next().ok().flatten().map(|signal| signal.number)
     }
 }

@@ -496,6 +496,13 @@ coracle network create --scope cluster --address 10.0.0.1 far"
         "Print what a cluster file comes to, and do nothing"
     ),
     command!(
+        "cluster agent",
+        Hidden,
+        cluster::ClusterAgentArgs,
+        commands::cluster::agent,
+        "Serve the driver at the other end of standard input and output"
+    ),
+    command!(
         "cluster idle",
         Hidden,
         cluster::ClusterIdleArgs,
@@ -508,6 +515,13 @@ coracle network create --scope cluster --address 10.0.0.1 far"
         cluster::ClusterDoorArgs,
         commands::cluster::door,
         "Pass on what node containers ask for to the driver at standard input and output"
+    ),
+    command!(
+        "cluster meet",
+        Hidden,
+        cluster::ClusterMeetArgs,
+        commands::cluster::meet,
+        "Wait until nodes are known by name and take connections"
     ),
     command!(
         "cluster probe",

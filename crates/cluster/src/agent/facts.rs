@@ -14,7 +14,7 @@ use crate::wire::VERSION;
 use crate::wire::messages::Facts;
 
 /// Variables that are told. They name a place in a batch system, and are no secrets.
-const VARIABLES: [&str; 13] = [
+const VARIABLES: [&str; 14] = [
     "SLURM_JOB_ID",
     "SLURM_STEP_ID",
     "SLURM_CLUSTER_NAME",
@@ -28,7 +28,11 @@ const VARIABLES: [&str; 13] = [
     "TMPDIR",
     "XDG_RUNTIME_DIR",
     "PBS_JOBID",
+    "SSH_CONNECTION",
 ];
+
+/// A store of the node itself needs so many bytes at least: one without images.
+const ROOM: u64 = 64 << 20;
 
 /// All facts of this node.
 pub(super) fn gather(options: &Options, runtime: &Path) -> Facts {
@@ -60,9 +64,25 @@ pub(super) fn gather(options: &Options, runtime: &Path) -> Facts {
         home_noexec: home.as_ref().is_some_and(noexec),
         home,
         runtime: runtime.to_owned(),
+        scratch: scratch(options, caller.uid),
         addresses: addresses(),
         variables: variables.collect::<BTreeMap<_, _>>(),
     }
+}
+
+/// The first directory of the node's own where a store of this user can be.
+fn scratch(options: &Options, uid: u32) -> Option<PathBuf> {
+    let variables = ["SLURM_TMPDIR", "TMPDIR"].map(|name| options.variable(name));
+    let places = variables.into_iter().flatten().chain(["/tmp", "/var/tmp", "/dev/shm"]);
+    let mut fit = places.filter_map(|place| {
+        let found = statvfs(place).ok()?;
+        let room = found.f_bavail.saturating_mul(found.f_frsize);
+        let runs = !found.f_flag.contains(StatVfsMountFlags::NOEXEC);
+        let path = Path::new(place).join(format!("coracle-{uid}"));
+        let is_fit = room >= ROOM && runs && super::private_directory(&path).is_ok();
+        is_fit.then_some(path)
+    });
+    fit.next()
 }
 
 /// SHA-256 of this program's file; empty if it cannot be read.

@@ -1,6 +1,7 @@
 //! The end of a cluster.
 
-use super::{Host, Hosts, failed, status};
+use super::hosts::{Host, Hosts, failed};
+use super::status;
 use crate::error::Result;
 use crate::plan::LABEL;
 
@@ -10,10 +11,22 @@ use crate::plan::LABEL;
 /// # Errors
 /// If something stays.
 pub(super) fn down(cluster: &str, hosts: &Hosts) -> Result<usize> {
-    hosts.each(|host| down_on(cluster, host)).into_iter().sum()
+    let end = |host: &dyn Host| {
+        if hosts.is_local() { down_here(cluster, host) } else { down_there(cluster, host) }
+    };
+    hosts.each(end).into_iter().sum()
 }
 
-fn down_on(cluster: &str, host: &dyn Host) -> Result<usize> {
+/// Another host ends its part by itself, as it does if the driver is lost.
+fn down_there(cluster: &str, host: &dyn Host) -> Result<usize> {
+    let count = status::on(cluster, host)?.len();
+    let words = with(&["cluster", "down", cluster], &[]);
+    let done = host.run(&words)?;
+    let what = || format!("cluster {cluster} on {} is not gone", host.name());
+    if done.is_good() { Ok(count) } else { Err(failed(what(), &words, &done)) }
+}
+
+fn down_here(cluster: &str, host: &dyn Host) -> Result<usize> {
     let names: Vec<String> =
         status::on(cluster, host)?.into_iter().map(|container| container.name).collect();
     if !names.is_empty() {

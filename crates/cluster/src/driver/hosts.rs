@@ -1,5 +1,7 @@
 //! The hosts of a cluster, and the commands of Coracle that run on them.
 
+use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use crate::channel::{Event, Running};
@@ -37,17 +39,31 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// If it cannot be started, or the host is lost.
     fn run(&self, words: &[String]) -> Result<Done>;
-    /// Runs a command on the caller's own streams; a terminal is passed on. Returns its exit
-    /// status.
+    /// Runs a command on the caller's own streams. Returns its exit status.
     ///
     /// # Errors
     /// As [`Host::run`].
-    fn run_attached(&self, words: &[String]) -> Result<u8>;
+    fn run_attached(&self, words: &[String], attach: Attach) -> Result<u8>;
+    /// Writes a file with these permission bits. It gets its name when it is complete, and
+    /// directories that are missing are made for this user only.
+    ///
+    /// # Errors
+    /// If that is not possible, or the host is lost.
+    fn put(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()>;
     /// Starts a command whose streams the caller moves. `input` is false for one without input.
     ///
     /// # Errors
     /// As [`Host::run`]; a remote host tells by an event that the command was not started.
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>>;
+}
+
+/// What a command gets of the caller's streams besides those that it writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Attach {
+    /// Standard input.
+    pub input: bool,
+    /// The terminal, if the caller has one.
+    pub terminal: bool,
 }
 
 /// A command that runs on a host. Dropped before its end, it gets SIGTERM. May be used by several
@@ -90,27 +106,38 @@ impl Task for Running {
     }
 }
 
-/// The hosts of a cluster; there is at least one.
-pub struct Hosts(Vec<Arc<dyn Host>>);
+/// The hosts of a cluster, and the machine that drives.
+pub struct Hosts {
+    here: Arc<dyn Host>,
+    others: Vec<Arc<dyn Host>>,
+}
 
 impl Hosts {
-    /// Takes hosts, the first of which carries out the steps that name none.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub fn new(all: Vec<Box<dyn Host>>) -> Result<Self> {
-        let all: Vec<Arc<dyn Host>> = all.into_iter().map(Arc::from).collect();
-        if all.is_empty() { Err(Error::new("there is no host")) } else { Ok(Self(all)) }
+    /// A cluster of the machine that drives.
+    pub fn here(host: impl Host + 'static) -> Self {
+        Self { here: Arc::new(host), others: Vec::new() }
     }
 
-    /// One host.
-    pub fn one(host: impl Host + 'static) -> Self {
-        Self(vec![Arc::new(host)])
+    /// The same machine drives a cluster of these hosts.
+    #[must_use]
+    pub fn with(self, others: Vec<Box<dyn Host>>) -> Self {
+        Self { others: others.into_iter().map(Arc::from).collect(), ..self }
     }
 
-    /// All of them.
+    /// The machine that drives.
+    pub fn driver(&self) -> &dyn Host {
+        &*self.here
+    }
+
+    /// True if the machine that drives is the only one.
+    pub fn is_local(&self) -> bool {
+        self.others.is_empty()
+    }
+
+    /// The hosts that containers are on.
     pub fn all(&self) -> impl Iterator<Item = &dyn Host> {
-        self.0.iter().map(|host| &**host)
+        let here = self.is_local().then_some(&self.here);
+        here.into_iter().chain(&self.others).map(|host| &**host)
     }
 
     /// Does something on all hosts at once, each in a thread of its own. The results are in the
@@ -119,7 +146,7 @@ impl Hosts {
         at_once(self.all(), work)
     }
 
-    /// The host of a step.
+    /// The host of a step; the machine that drives where the step names none.
     ///
     /// # Errors
     /// If there is none of that name.
@@ -133,8 +160,9 @@ impl Hosts {
     }
 
     fn find(&self, name: Option<&str>) -> Result<&Arc<dyn Host>> {
-        let Some(name) = name else { return Ok(&self.0[0]) };
-        let found = self.0.iter().find(|host| host.name() == name);
+        let Some(name) = name else { return Ok(&self.here) };
+        let mut all = self.is_local().then_some(&self.here).into_iter().chain(&self.others);
+        let found = all.find(|host| host.name() == name);
         found.ok_or_else(|| Error::new(format!("there is no host {name}")))
     }
 }
@@ -155,4 +183,15 @@ pub(super) fn at_once<I: Send, T: Send>(
         let lost = || Err(Error::new("a thread of the driver has ended before its step"));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
     })
+}
+
+/// A command that has failed, with what it said.
+pub(super) fn failed(what: impl fmt::Display, words: &[String], done: &Done) -> Error {
+    let said = String::from_utf8_lossy(&done.err);
+    // The last lines of its own report: a fact, causes and a hint.
+    let at = said.rfind("error: ").unwrap_or(0);
+    let said = said[at..].trim();
+    let said = said.strip_prefix("error: ").unwrap_or(said);
+    let command = crate::plan::join(words);
+    Error::new(format!("{what}: {said}")).with_hint(format!("the command was: coracle {command}"))
 }

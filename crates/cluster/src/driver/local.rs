@@ -1,18 +1,21 @@
 //! This machine as a host: commands are children of this process.
 
 use std::ffi::OsString;
+use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{Read, Write as _};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use sys::event::{SignalFd, SignalSet};
 
-use super::{Done, Host, Task};
+use super::hosts::{Attach, Done, Host, Task};
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::wire::PIECE;
@@ -20,8 +23,6 @@ use crate::wire::messages::Ended;
 
 /// Pieces of output that wait for the caller; the command waits while there are more.
 const PIECES: usize = 8;
-/// SIGHUP, SIGINT, SIGTERM. The caller blocks them.
-const ENDING: [i32; 3] = [1, 2, 15];
 
 /// This machine.
 #[derive(Debug, Clone)]
@@ -42,7 +43,7 @@ impl Local {
     }
 }
 
-fn ended(status: ExitStatus) -> Ended {
+pub(super) fn ended(status: ExitStatus) -> Ended {
     let code = status.code().map(Ended::Code);
     code.unwrap_or_else(|| Ended::Signal(status.signal().unwrap_or(0)))
 }
@@ -59,29 +60,50 @@ impl Host for Local {
         Ok(Done { status, out: output.stdout, err: output.stderr })
     }
 
-    fn run_attached(&self, words: &[String]) -> Result<u8> {
-        let failed = |error: std::io::Error| not_started(words, &error);
-        let signals = SignalFd::new(SignalSet::of(&ENDING)).map_err(failed)?;
-        let mut child = self.command(words)?.spawn().map_err(failed)?;
-        pass_on_until_end(&child, &signals).map_err(failed)?;
-        let status = child.wait().map_err(failed)?;
+    fn run_attached(&self, words: &[String], attach: Attach) -> Result<u8> {
+        let mut command = self.command(words)?;
+        if !attach.input && !attach.terminal {
+            command.stdin(Stdio::null());
+        }
+        let status = command.status().map_err(|error| not_started(words, &error))?;
         Ok(ended(status).exit_status())
+    }
+
+    fn put(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
+        let write = || -> std::io::Result<()> {
+            let parent = path.parent().unwrap_or(Path::new("/"));
+            DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+            let part = parent.join(format!(".{}", sys::random::suffix()?));
+            let written = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(mode)
+                .open(&part)
+                .and_then(|mut file| file.write_all(bytes))
+                .and_then(|()| std::fs::set_permissions(&part, Permissions::from_mode(mode)))
+                .and_then(|()| std::fs::rename(&part, path));
+            if written.is_err() {
+                let _ = std::fs::remove_file(&part);
+            }
+            written
+        };
+        write().map_err(|error| Error::new(format!("cannot write {}: {error}", path.display())))
     }
 
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
         let mut command = self.command(words)?;
-        // A terminal's signals are for what runs attached.
-        sys::child::apart(&mut command, None);
         command.stdin(if input { Stdio::piped() } else { Stdio::null() });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A signal of the terminal is passed on by the caller, once.
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(|error| not_started(words, &error))?;
         let (sender, events) = sync_channel(PIECES);
         let input = child.stdin.take();
+        let end = Arc::new(end_of(&child).map_err(|error| not_started(words, &error))?);
         if let Some(stream) = child.stdout.take() {
-            read(stream, Stream::Output, sender.clone());
+            read(stream, Stream::Output, sender.clone(), Arc::clone(&end));
         }
         if let Some(stream) = child.stderr.take() {
-            read(stream, Stream::Errors, sender);
+            read(stream, Stream::Errors, sender, end);
         }
         Ok(Box::new(LocalTask {
             events: Mutex::new(events),
@@ -91,28 +113,19 @@ impl Host for Local {
     }
 }
 
-/// Passes signals that somebody sends to this process on to a child until that has ended. Those of a
-/// terminal have reached it already.
-fn pass_on_until_end(child: &Child, signals: &SignalFd) -> std::io::Result<()> {
+fn not_started(words: &[String], error: &std::io::Error) -> Error {
+    Error::new(format!("cannot run coracle {}: {error}", crate::plan::join(words)))
+}
+
+/// A pipe whose other end is closed when a child has ended. The child is left to be reaped.
+fn end_of(child: &Child) -> std::io::Result<OwnedFd> {
     let pid = Pid::from_child(child);
-    let (has_ended, end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    std::thread::spawn(move || {
+    let (end, open) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    std::thread::Builder::new().spawn(move || {
         wait_for(pid);
-        drop(end);
-    });
-    loop {
-        let mut ready =
-            [PollFd::new(&has_ended, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
-        let _ = poll(&mut ready, None);
-        if !ready[0].revents().is_empty() {
-            return Ok(());
-        }
-        while let Some(signal) = signals.next()? {
-            if !signal.from_kernel() {
-                sys::event::send_signal(pid, signal.number)?;
-            }
-        }
-    }
+        drop(open);
+    })?;
+    Ok(end)
 }
 
 /// Waits until a child has ended, and leaves it to be reaped.
@@ -121,15 +134,30 @@ fn wait_for(pid: Pid) {
     let _ = rustix::io::retry_on_intr(wait);
 }
 
-fn not_started(words: &[String], error: &std::io::Error) -> Error {
-    Error::new(format!("cannot run coracle {}: {error}", crate::plan::join(words)))
-}
-
-/// Moves a stream in a thread of its own, which ends with the stream.
-fn read(mut stream: impl Read + Send + 'static, kind: Stream, to: SyncSender<Event>) {
+/// Moves a stream in a thread of its own. What the command wrote before its end has been read then;
+/// others that hold the stream are not waited for.
+fn read(
+    mut stream: impl Read + AsFd + Send + 'static,
+    kind: Stream,
+    to: SyncSender<Event>,
+    end: Arc<OwnedFd>,
+) {
     std::thread::spawn(move || {
         let mut piece = vec![0; PIECE];
+        let mut is_over = false;
         loop {
+            let mut ready =
+                [PollFd::new(&stream, PollFlags::IN), PollFd::new(&*end, PollFlags::IN)];
+            let _ = poll(&mut ready, None);
+            let [has_output, has_ended] = ready.map(|fd| !fd.revents().is_empty());
+            if !has_output {
+                // It is looked once more: something may have come before the end.
+                if is_over {
+                    return;
+                }
+                is_over = has_ended;
+                continue;
+            }
             match stream.read(&mut piece) {
                 Ok(0) => return,
                 Ok(count) => {
@@ -167,7 +195,7 @@ impl Task for LocalTask {
         if let Ok(event) = lock(&self.events).recv() {
             return Some(event);
         }
-        // Both streams have ended, so the command soon does. It is waited for without the lock,
+        // Its streams are at their end, so the command has ended, or soon does. It is waited for without the lock,
         // so that it can be signalled meanwhile.
         wait_for(self.pid()?);
         let mut child = lock(&self.child).take()?;
@@ -240,6 +268,16 @@ mod tests {
         assert_eq!(end, Some(Event::Ended(Ended::Code(3))));
         assert!(out == bytes && err == b"oh\n");
         assert!(task.input(b"x").is_err());
+    }
+
+    #[test]
+    fn a_process_that_holds_the_streams_is_not_waited_for() {
+        let words = ["sleep 600 & echo $!; exit 4".to_owned()];
+        let task = shell().start(&words, false).unwrap();
+        let Some(Event::Output(Stream::Output, pid)) = task.event() else { panic!("no output") };
+        assert_eq!(task.event(), Some(Event::Ended(Ended::Code(4))));
+        let pid = str::from_utf8(&pid).unwrap().trim().parse().ok().and_then(Pid::from_raw);
+        rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::KILL).unwrap();
     }
 
     /// The caller blocks it, as `cluster up` does.

@@ -7,57 +7,169 @@
 mod doors;
 mod down;
 mod hosts;
+mod images;
 mod local;
+mod network;
 pub mod place;
+mod reach;
+mod relay;
+mod remote;
 mod status;
 mod steps;
 
-use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::plan::{Act, Phase, Plan, Step};
+use crate::plan::{Act, Plan, Site, Step};
 use crate::spec::Spec;
 
 use doors::Doors;
 use down::down;
-pub use hosts::{Done, Host, Hosts, Task};
+pub use hosts::{Attach, Done, Host, Hosts, Task};
 pub use local::Local;
 pub use place::Place;
+pub use reach::Reach;
 pub use status::{Container, status};
 
 /// What happens meanwhile.
 pub trait Watcher: Sync {
     /// A phase begins. An error ends the start before it.
-    fn phase(&self, phase: &Phase) -> Result<()>;
+    fn phase(&self, name: &str) -> Result<()>;
+    /// Waits for a signal that the application is to get, for so long at most.
+    fn signal(&self, within: Duration) -> Option<i32>;
 }
 
-/// A cluster that is to be there.
-#[derive(Debug, Clone, Copy)]
-pub struct Wanted<'w> {
-    /// Its file.
-    pub spec: &'w Spec,
-    /// What the file comes to.
-    pub plan: &'w Plan,
-    /// The directory of the store on this machine.
-    pub store: &'w Path,
-    /// Processors of this machine, which the node containers on it share.
+/// What the driver has of its own machine.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// This machine.
+    pub here: Local,
+    /// The directory of its store.
+    pub store: PathBuf,
+    /// The path of this program.
+    pub program: PathBuf,
+    /// Processors that this process may use.
     pub processors: u32,
 }
 
-impl Wanted<'_> {
-    /// Starts all but its run. What is there is left as it is.
-    ///
-    /// # Errors
-    /// The first step that fails, with what its command has said; what was started before stays. If
-    /// another driver is at it.
-    pub fn start(&self, hosts: &Hosts, watcher: &dyn Watcher) -> Result<()> {
-        let place = Place::take(self.store, &self.plan.cluster)?;
-        place.make_doors()?;
-        if let Some(slots) = self.processors.checked_div(self.spec.nodes) {
-            place.write_host_file(&crate::plan::host_file(self.spec, slots.max(1)))?;
+impl Setting {
+    fn hosts(&self) -> Hosts {
+        Hosts::here(self.here.clone())
+    }
+
+    /// What a plan has to know of this machine.
+    pub fn site(&self, cluster: &str, directory: &Path) -> Site {
+        Site {
+            host: None,
+            program: self.program.display().to_string(),
+            directory: directory.display().to_string(),
+            kept: place::directory(&self.store, cluster).display().to_string(),
+            address: None,
+            processors: self.processors,
         }
-        start(self.plan, hosts, watcher)
+    }
+}
+
+/// A cluster whose hosts are reached.
+pub struct Cluster {
+    /// Its hosts.
+    pub hosts: Hosts,
+    /// What its file comes to on them.
+    pub plan: Plan,
+}
+
+/// Starts all of a cluster but its run. What is there is left as it is. `directory` is where
+/// relative paths of the file start, absolute. With a time to `hold`, the agents of other hosts end
+/// the cluster when this process is lost while it has the [`Cluster`], and no other driver has come
+/// within that time.
+///
+/// # Errors
+/// The first step that fails, with what its command has said; what was started before stays. If
+/// another driver is at it.
+pub fn start(
+    spec: &Spec,
+    setting: &Setting,
+    directory: &Path,
+    (hold, watcher): (Option<Duration>, &dyn Watcher),
+) -> Result<Cluster> {
+    if !setting.store.exists() {
+        make_store(&setting.here)?;
+    }
+    let place = Place::take(&setting.store, &spec.name)?;
+    let (hosts, sites) = match Reach::of(spec)? {
+        None => (setting.hosts(), vec![setting.site(&spec.name, directory)]),
+        Some(reach) => {
+            if reach.ends_with_agents() && hold.is_none() {
+                let fact = "containers on hosts of a job end with this command";
+                let hint = "leave --detach out, and let the command run: coracle cluster up ... &";
+                return Err(Error::new(fact).with_hint(hint));
+            }
+            watcher.phase("hosts")?;
+            let nodes = reach.to_start(setting, &place, hold)?;
+            if hold.is_some() {
+                nodes.clean_up_by(&["cluster", "down", &spec.name])?;
+            }
+            let sites = nodes.sites(&spec.name, directory);
+            (nodes.driven_by(setting.hosts()), sites)
+        }
+    };
+    let plan = crate::plan::plan(spec, &sites);
+    if spec.nodes > 0 {
+        let text = crate::plan::host_file(spec, &sites);
+        let put = |host: &dyn Host| {
+            let site = site_of(&sites, host);
+            host.put(Path::new(&site.host_file()), 0o644, text.as_bytes())
+        };
+        hosts.each(put).into_iter().collect::<Result<Vec<()>>>()?;
+    }
+    for phase in &plan.phases {
+        if matches!(phase.steps[..], [Step { act: Act::Run { .. }, .. }]) {
+            break;
+        }
+        if !matches!(phase.steps[..], [Step { act: Act::Reach(_), .. }, ..]) {
+            watcher.phase(&phase.name)?;
+            let one = |step: &Step| steps::carry_out(&plan, step, &hosts, &sites);
+            hosts::at_once(phase.steps.iter(), one).into_iter().collect::<Result<Vec<()>>>()?;
+        }
+    }
+    Ok(Cluster { hosts, plan })
+}
+
+/// Has the store of a host's commands.
+fn make_store(host: &dyn Host) -> Result<()> {
+    // Any command makes it.
+    let words = ["info".to_owned()];
+    let done = host.run(&words)?;
+    if done.is_good() {
+        return Ok(());
+    }
+    Err(hosts::failed(format!("the store on {}", host.name()), &words, &done))
+}
+
+/// The site of a host; each host has one.
+fn site_of<'s>(sites: &'s [Site], host: &dyn Host) -> &'s Site {
+    sites.iter().find(|site| site.host.as_deref() == Some(host.name())).unwrap_or(&sites[0])
+}
+
+/// True if something of a cluster is kept here: it was started, and not ended.
+pub fn is_known(setting: &Setting, cluster: &str) -> bool {
+    place::directory(&setting.store, cluster).exists()
+}
+
+/// Reaches the hosts of a cluster that was started: this machine if nothing else is known.
+///
+/// # Errors
+/// If a host is not reached.
+pub fn reach(setting: &Setting, cluster: &str) -> Result<Hosts> {
+    again(setting, cluster, false)
+}
+
+fn again(setting: &Setting, cluster: &str, hold: bool) -> Result<Hosts> {
+    let hosts = setting.hosts();
+    match Reach::kept(&setting.store, cluster)? {
+        None => Ok(hosts),
+        Some(reach) => Ok(reach.again(setting, cluster, hold)?.driven_by(hosts)),
     }
 }
 
@@ -65,58 +177,46 @@ impl Wanted<'_> {
 /// containers there were. All is well where nothing is left.
 ///
 /// # Errors
-/// If something stays, or another driver is at it.
-pub fn end(store: &Path, cluster: &str, hosts: &Hosts) -> Result<usize> {
-    let place = Place::take(store, cluster)?;
-    let count = down(cluster, hosts)?;
+/// If something stays, a host is not reached, or another driver is at it.
+pub fn end(setting: &Setting, cluster: &str) -> Result<usize> {
+    if !setting.store.exists() {
+        return Ok(0);
+    }
+    let place = Place::take(&setting.store, cluster)?;
+    let hosts = again(setting, cluster, true)?;
+    let count = down(cluster, &hosts)?;
+    drop(hosts);
     place.remove()?;
     Ok(count)
 }
 
-/// Starts what a plan says, up to its `run`. What is there is left as it is.
-///
-/// # Errors
-/// The first step that fails, with what its command has said. What was started before stays.
-fn start(plan: &Plan, hosts: &Hosts, watcher: &dyn Watcher) -> Result<()> {
-    for phase in &plan.phases {
-        if matches!(phase.steps[..], [Step { act: Act::Run { .. }, .. }]) {
-            break;
-        }
-        watcher.phase(phase)?;
-        carry_out(plan, phase, hosts)?;
+impl Cluster {
+    /// Ends the cluster over the same streams.
+    ///
+    /// # Errors
+    /// As [`end`].
+    pub fn end(self, setting: &Setting) -> Result<()> {
+        let place = Place::take(&setting.store, &self.plan.cluster)?;
+        down(&self.plan.cluster, &self.hosts)?;
+        drop(self.hosts);
+        place.remove()
     }
-    Ok(())
-}
 
-/// Runs the application of a plan to its end, with a way from its node to the others. Returns its
-/// exit status; `None` if there is none.
-///
-/// # Errors
-/// If its command cannot be started.
-pub fn run(plan: &Plan, hosts: &Hosts) -> Result<Option<u8>> {
-    let mut steps = plan.phases.iter().flat_map(|phase| &phase.steps);
-    let found = steps.find_map(|step| match &step.act {
-        Act::Run { words, .. } => Some((step, words)),
-        _ => None,
-    });
-    let Some((step, words)) = found else { return Ok(None) };
-    let host = step.host.as_deref();
-    let doors = Doors::open(plan, hosts)?;
-    hosts.of(host)?.run_attached(&doors.told(host, words)).map(Some)
-}
-
-fn carry_out(plan: &Plan, phase: &Phase, hosts: &Hosts) -> Result<()> {
-    let one = |step: &Step| steps::carry_out(plan, step, hosts.of(step.host.as_deref())?);
-    hosts::at_once(phase.steps.iter(), one).into_iter().collect()
-}
-
-/// A command that has failed, with what it said.
-fn failed(what: impl fmt::Display, words: &[String], done: &Done) -> Error {
-    let said = String::from_utf8_lossy(&done.err);
-    // The last lines of its own report: a fact, causes and a hint.
-    let at = said.rfind("error: ").unwrap_or(0);
-    let said = said[at..].trim();
-    let said = said.strip_prefix("error: ").unwrap_or(said);
-    let command = crate::plan::join(words);
-    Error::new(format!("{what}: {said}")).with_hint(format!("the command was: coracle {command}"))
+    /// Runs the application to its end, with a way from its node to the others. Returns its exit
+    /// status; `None` if there is none.
+    ///
+    /// # Errors
+    /// If its command cannot be started, or its host is lost.
+    pub fn run(&self, watcher: &dyn Watcher) -> Result<Option<u8>> {
+        let mut steps = self.plan.phases.iter().flat_map(|phase| &phase.steps);
+        let found = steps.find_map(|step| match &step.act {
+            Act::Run { words, .. } => Some((step, words)),
+            _ => None,
+        });
+        let Some((step, words)) = found else { return Ok(None) };
+        let host = step.host.as_deref();
+        let doors = Doors::open(&self.plan, &self.hosts)?;
+        let task = self.hosts.of(host)?.start(&doors.told(host, words), false)?;
+        relay::relay(task, false, &|within| watcher.signal(within)).map(Some)
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Host, Hosts, failed};
+use super::hosts::{Host, Hosts, failed};
 use crate::error::{Error, Result};
 use crate::plan::{LABEL, NODE_LABEL, SERVICE_LABEL};
 

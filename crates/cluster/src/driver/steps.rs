@@ -2,36 +2,42 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Done, Host, failed};
+use super::hosts::{Done, Host, Hosts, failed};
+use super::{images, network, site_of};
 use crate::error::{Error, Result};
-use crate::plan::{Act, LABEL, Plan, ReadyBy, Step};
+use crate::plan::{Act, LABEL, Plan, ReadyBy, Site, Step};
 use crate::spec::units;
 
 /// How often a command is repeated until a container is ready, and its state is looked at.
 const PAUSE: Duration = Duration::from_millis(200);
 
-pub(super) fn carry_out(plan: &Plan, step: &Step, host: &dyn Host) -> Result<()> {
+pub(super) fn carry_out(plan: &Plan, step: &Step, hosts: &Hosts, sites: &[Site]) -> Result<()> {
+    let host = hosts.of(step.host.as_deref())?;
     match &step.act {
         Act::Told(text) => Err(Error::new(format!("this cannot be done yet: {text}"))),
-        Act::Image(name) => image(name, host),
-        Act::Network(words) => network(plan, words, host),
+        Act::Reach(_) | Act::Run { .. } => Ok(()),
+        Act::Image(name) if step.host.is_none() => images::pull(name, host),
+        Act::Image(name) => images::give(name, host, hosts),
+        Act::Network(words) => network::create(plan, words, host),
+        Act::Join => {
+            let list = |name: &str| {
+                let named = hosts.of(Some(name)).map_or(host, |host| host);
+                site_of(sites, named).members()
+            };
+            network::join(plan, hosts, &list)
+        }
+        Act::Known(words) => {
+            let done = host.run(words)?;
+            let what = || format!("the names on {}", host.name());
+            if done.is_good() { Ok(()) } else { Err(failed(what(), words, &done)) }
+        }
         Act::Start { container, words } => start(plan, container, words, host),
         Act::Ready { container, by, within } => ready(container, by, *within, host),
-        Act::Run { .. } => Ok(()),
     }
 }
 
 fn words(all: &[&str]) -> Vec<String> {
     all.iter().map(|word| (*word).to_owned()).collect()
-}
-
-fn image(name: &str, host: &dyn Host) -> Result<()> {
-    if host.run(&words(&["image", "inspect", "--format", "{{.Id}}", name]))?.is_good() {
-        return Ok(());
-    }
-    let pull = words(&["pull", "--quiet", name]);
-    let done = host.run(&pull)?;
-    if done.is_good() { Ok(()) } else { Err(failed(format!("image {name}"), &pull, &done)) }
 }
 
 /// What an object's label says of its cluster; `None` if there is no such object.
@@ -43,24 +49,13 @@ fn cluster_of(kind: &str, name: &str, host: &dyn Host) -> Result<Option<String>>
 }
 
 /// An object that somebody else has made is left alone.
-fn is_own(plan: &Plan, kind: &str, name: &str, host: &dyn Host) -> Result<bool> {
+pub(super) fn is_own(plan: &Plan, kind: &str, name: &str, host: &dyn Host) -> Result<bool> {
     match cluster_of(kind, name, host)? {
         None => Ok(false),
         Some(cluster) if cluster == plan.cluster => Ok(true),
         Some(_) => Err(Error::new(format!("{kind} {name} is there, and not of this cluster"))
             .with_hint(format!("give the cluster another name, or: coracle {kind} rm {name}"))),
     }
-}
-
-fn network(plan: &Plan, create: &[String], host: &dyn Host) -> Result<()> {
-    if is_own(plan, "network", &plan.cluster, host)? {
-        return Ok(());
-    }
-    let done = host.run(create)?;
-    if done.is_good() {
-        return Ok(());
-    }
-    Err(failed("the cluster's network", create, &done))
 }
 
 fn state(container: &str, host: &dyn Host) -> Result<Option<String>> {

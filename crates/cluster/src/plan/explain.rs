@@ -26,9 +26,16 @@ impl fmt::Display for Step {
             write!(f, "{host}: ")?;
         }
         match &self.act {
-            Act::Told(text) => f.write_str(text),
+            Act::Told(text) | Act::Reach(text) => f.write_str(text),
+            Act::Image(name) if self.host.is_some() => {
+                write!(f, "image {name}    # if it is not there")
+            }
             Act::Image(name) => write!(f, "coracle pull {name}    # if it is not there"),
-            Act::Network(words) | Act::Start { words, .. } | Act::Run { words, .. } => {
+            Act::Join => write!(f, "coracle network invite, and network join, on each host"),
+            Act::Network(words)
+            | Act::Known(words)
+            | Act::Start { words, .. }
+            | Act::Run { words, .. } => {
                 write!(f, "coracle {}", join(words))
             }
             Act::Ready { container, by, within } => match by {

@@ -8,6 +8,7 @@ mod explain;
 #[cfg(test)]
 mod tests;
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::spec::{Image, Kind, Network, Ready, Service, Spec, units};
@@ -27,6 +28,9 @@ pub const PROGRAM: &str = "/run/coracle/coracle";
 pub const RSH: &str = "/run/coracle/rsh";
 /// The directory of doors' sockets, in node containers.
 pub const DOORS: &str = "/run/coracle/door";
+
+/// Nodes reach each other within so long.
+const MEETING: Duration = Duration::from_mins(1);
 
 /// What a cluster file comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,10 +83,14 @@ pub struct Step {
 pub enum Act {
     /// In words: what is not a command of Coracle.
     Told(String),
-    /// Has an image, pulled if it is not there.
+    /// In words: how a host is reached, which is done before all else.
+    Reach(String),
+    /// Has an image: the machine that drives pulls one that is not there, another host gets it.
     Image(String),
     /// Has the cluster's network.
     Network(Vec<String>),
+    /// Has the networks of all hosts joined to one.
+    Join,
     /// Starts a container that is not there yet.
     Start {
         /// Its name.
@@ -99,6 +107,8 @@ pub enum Act {
         /// It has failed after so long.
         within: Duration,
     },
+    /// Waits, by this command, until other hosts know containers.
+    Known(Vec<String>),
     /// Runs the application to its end.
     Run {
         /// The container.
@@ -119,21 +129,60 @@ pub enum ReadyBy {
     Repeating(Vec<String>),
 }
 
-/// What the plan needs to know beside the file.
+/// What a plan has to know of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Around {
-    /// The path of this program on the hosts.
+pub struct Site {
+    /// Its name; `None` for the machine that drives.
+    pub host: Option<String>,
+    /// The path of this program there.
     pub program: String,
-    /// The directory that relative paths of the file start from, absolute.
+    /// The directory there that relative paths of the file start from, absolute.
     pub directory: String,
-    /// The path of the host file of MPI on the host.
-    pub host_file: String,
-    /// The path of the directory of doors' sockets on the hosts.
-    pub doors: String,
+    /// The directory of the cluster there.
+    pub kept: String,
+    /// The address by which other hosts reach it, if it is known.
+    pub address: Option<Ipv4Addr>,
+    /// Processors for its containers.
+    pub processors: u32,
 }
 
-/// Plans the first backend of a file.
-pub fn plan(spec: &Spec, around: &Around) -> Plan {
+impl Site {
+    /// The path of the host file of MPI.
+    pub fn host_file(&self) -> String {
+        format!("{}/hosts", self.kept)
+    }
+
+    /// The path of the directory of doors' sockets.
+    pub fn doors(&self) -> String {
+        format!("{}/door", self.kept)
+    }
+
+    /// The path of the list of a network's hosts.
+    pub fn members(&self) -> String {
+        format!("{}/members.toml", self.kept)
+    }
+}
+
+/// Sites for a plan that is only shown: of what is known when a host is reached, there are names.
+pub fn unknown_sites(spec: &Spec, directory: &str) -> Vec<Site> {
+    let site = |host: String, address| Site {
+        host: Some(host),
+        program: "$CORACLE".to_owned(),
+        directory: directory.to_owned(),
+        kept: "$CLUSTER".to_owned(),
+        address,
+        processors: 1,
+    };
+    match &spec.backends[0].kind {
+        Kind::Ssh { hosts, .. } => {
+            hosts.iter().map(|host| site(host.host.clone(), host.address)).collect()
+        }
+        _ => (1..=spec.nodes.max(1)).map(|number| site(format!("host {number}"), None)).collect(),
+    }
+}
+
+/// Plans the first backend of a file for these hosts, of which there is at least one.
+pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
     let backend = &spec.backends[0];
     let mut phases = Vec::new();
     let mut phase = |name: &str, steps: Vec<Step>| {
@@ -143,34 +192,39 @@ pub fn plan(spec: &Spec, around: &Around) -> Plan {
     };
     phase("hosts", hosts(spec));
     phase("images", images(spec));
+    phase("images on hosts", spread(spec, sites));
     phase("input", spec.input.iter().map(|pair| told(format!("copy {pair}"))).collect());
-    phase("network", network(spec));
-    phase("start nodes", nodes(spec, around));
+    phase("network", network(spec, sites));
+    phase("join", join_hosts(spec));
+    phase("start nodes", nodes(spec, sites));
+    phase("meet", meet(spec, sites));
     for level in levels(spec) {
         let names: Vec<&str> = level.iter().map(|service| &*service.name).collect();
         let replicas = |service: &&Service| 1..=service.replicas.first();
         let all = || level.iter().flat_map(|one| replicas(one).map(move |number| (*one, number)));
         phase(
             &format!("start {}", names.join(", ")),
-            all().map(|(service, number)| start(spec, around, service, number)).collect(),
+            all().map(|(service, number)| start(spec, sites, service, number)).collect(),
         );
         phase(
             &format!("ready {}", names.join(", ")),
-            all().map(|(service, number)| ready(spec, around, service, number)).collect(),
+            all().map(|(service, number)| ready(spec, sites, service, number)).collect(),
         );
+        phase(&format!("known {}", names.join(", ")), known(spec, sites, &level));
         phase("balance", level.iter().filter_map(|service| balance(service)).collect());
     }
     phase("batch", batch(spec));
-    phase("run", run(spec));
+    phase("run", run(spec, sites));
     phase("output", spec.output.iter().map(|pair| told(format!("copy {pair}"))).collect());
     phase("move", moving(spec));
     let nodes = (1..=spec.nodes).map(|number| {
-        let name = format!("node{number}");
-        let (container, host) = (node_container(spec, &name), host_of(spec, number));
-        Node { name, container, host, doors: around.doors.clone() }
+        let (name, site) = (format!("node{number}"), site(sites, number));
+        let (container, host) = (node_container(spec, &name), site.host.clone());
+        Node { name, container, host, doors: site.doors() }
     });
     let (cluster, backend) = (spec.name.clone(), describe(&backend.kind, spec));
-    Plan { cluster, backend, phases, nodes: nodes.collect(), variables: launch_variables(spec) }
+    let variables = launch_variables(spec);
+    Plan { cluster, backend, phases, nodes: nodes.collect(), variables }
 }
 
 /// The name of a node's container.
@@ -183,16 +237,29 @@ pub fn service_container(spec: &Spec, service: &Service, number: u32) -> String 
     format!("{}-{}-{number}", spec.name, service.name)
 }
 
-/// The lines of the host file of MPI: every node, with so many slots.
-pub fn host_file(spec: &Spec, slots: u32) -> String {
-    let slots = spec.run.as_ref().and_then(|run| run.slots).unwrap_or(slots);
-    let lines: Vec<String> =
-        (1..=spec.nodes).map(|number| format!("node{number} slots={slots}\n")).collect();
-    lines.concat()
+/// The lines of the host file of MPI: every node, with its slots.
+pub fn host_file(spec: &Spec, sites: &[Site]) -> String {
+    let own = spec.run.as_ref().and_then(|run| run.slots);
+    let line = |number: u32| {
+        let site = site(sites, number);
+        let sharing = (1..=spec.nodes).filter(|&other| self::site(sites, other) == site).count();
+        let share = site.processors / u32::try_from(sharing).unwrap_or(1).max(1);
+        format!("node{number} slots={}\n", own.unwrap_or(share.max(1)))
+    };
+    (1..=spec.nodes).map(line).collect()
+}
+
+/// Where the node or replica of this number is; they count from 1.
+fn site(sites: &[Site], number: u32) -> &Site {
+    &sites[(number.max(1) as usize - 1) % sites.len()]
 }
 
 fn told(text: String) -> Step {
     Step { host: None, act: Act::Told(text) }
+}
+
+fn reach(text: String) -> Step {
+    Step { host: None, act: Act::Reach(text) }
 }
 
 fn describe(kind: &Kind, spec: &Spec) -> String {
@@ -225,7 +292,7 @@ fn hosts(spec: &Spec) -> Vec<Step> {
         Kind::Local => Vec::new(),
         Kind::Ssh { hosts, options: words } => hosts
             .iter()
-            .map(|host| told(format!("ssh{} {} coracle cluster agent", options(words), host.host)))
+            .map(|host| reach(format!("ssh{} {} coracle cluster agent", options(words), host.host)))
             .collect(),
         Kind::Slurm { partition, options: words } => {
             let partition = partition
@@ -238,10 +305,10 @@ fn hosts(spec: &Spec) -> Vec<Step> {
                 .unwrap_or_default();
             let words = options(words);
             vec![
-                told(format!(
+                reach(format!(
                     "outside of an allocation: sbatch --nodes={count}{partition}{time}{words} ..."
                 )),
-                told(format!(
+                reach(format!(
                     "srun --overlap --nodes={count} --ntasks-per-node=1 coracle cluster agent"
                 )),
             ]
@@ -301,23 +368,54 @@ fn images(spec: &Spec) -> Vec<Step> {
     seen.iter().map(step).collect()
 }
 
-fn network(spec: &Spec) -> Vec<Step> {
+/// The images of the containers on other hosts.
+fn spread(spec: &Spec, sites: &[Site]) -> Vec<Step> {
+    let names = images(spec).into_iter().filter_map(|step| match step.act {
+        Act::Image(name) => Some(name),
+        _ => None,
+    });
+    let names: Vec<String> = names.collect();
+    let others = sites.iter().filter(|site| site.host.is_some());
+    let each = |site: &Site| {
+        let host = site.host.clone();
+        let step = |name: &String| Step { host: host.clone(), act: Act::Image(name.clone()) };
+        names.iter().map(step).collect::<Vec<_>>()
+    };
+    others.flat_map(each).collect()
+}
+
+fn network(spec: &Spec, sites: &[Site]) -> Vec<Step> {
     if spec.network == Some(Network::Host) {
         return Vec::new();
     }
-    let mut words = vec!["network".into(), "create".into()];
-    words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
-    words.extend(spec.subnet.iter().flat_map(|subnet| pair("--subnet", subnet)));
-    if spec.backends[0].kind == Kind::Local {
+    let step = |site: &Site| {
+        let mut words = vec!["network".into(), "create".into()];
+        words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
+        words.extend(spec.subnet.iter().flat_map(|subnet| pair("--subnet", subnet)));
+        if site.host.is_some() {
+            words.extend(pair("--scope", "cluster"));
+            words.extend(pair("--port", &port(&spec.name).to_string()));
+            words.extend(site.address.iter().flat_map(|at| pair("--address", &at.to_string())));
+        }
         words.push(spec.name.clone());
-        return vec![Step { host: None, act: Act::Network(words) }];
-    }
-    words.extend(pair("--scope", "cluster"));
-    words.push(spec.name.clone());
-    vec![
-        told(format!("on each host: coracle {}", join(&words))),
-        told(format!("on each host: coracle network join {} --member HOSTS", spec.name)),
-    ]
+        Step { host: site.host.clone(), act: Act::Network(words) }
+    };
+    sites.iter().map(step).collect()
+}
+
+/// The port of the network's agents: another one for each name, so that several clusters have room
+/// on a host, below those that the kernel gives away (`ip_local_port_range`).
+fn port(cluster: &str) -> u16 {
+    // FNV-1a
+    let hash = cluster.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    20_000 + u16::try_from(hash % 12_000).unwrap_or(0)
+}
+
+fn join_hosts(spec: &Spec) -> Vec<Step> {
+    let is_alone = spec.backends[0].kind == Kind::Local || spec.network == Some(Network::Host);
+    if is_alone { Vec::new() } else { vec![Step { host: None, act: Act::Join }] }
 }
 
 fn pair(flag: &str, value: &str) -> [String; 2] {
@@ -354,9 +452,9 @@ fn variables(env: &[(String, String)]) -> impl Iterator<Item = String> + '_ {
 }
 
 /// A volume, whose path on the host starts from the file.
-fn volume(around: &Around, text: &str) -> [String; 2] {
+fn volume(site: &Site, text: &str) -> [String; 2] {
     let relative = text == "." || text.starts_with("./") || text.starts_with("../");
-    if relative { pair("-v", &format!("{}/{text}", around.directory)) } else { pair("-v", text) }
+    if relative { pair("-v", &format!("{}/{text}", site.directory)) } else { pair("-v", text) }
 }
 
 fn image_name(spec: &Spec, own: Option<&Image>) -> String {
@@ -367,45 +465,56 @@ fn image_name(spec: &Spec, own: Option<&Image>) -> String {
     }
 }
 
-/// Where a container is, if the file says so.
-fn host_of(spec: &Spec, number: u32) -> Option<String> {
-    match &spec.backends[0].kind {
-        Kind::Local => None,
-        Kind::Ssh { hosts, .. } => Some(hosts[(number as usize - 1) % hosts.len()].host.clone()),
-        _ => Some(format!("host {number}")),
-    }
+fn nodes(spec: &Spec, sites: &[Site]) -> Vec<Step> {
+    (1..=spec.nodes).map(|number| node(spec, site(sites, number), number)).collect()
 }
 
-fn nodes(spec: &Spec, around: &Around) -> Vec<Step> {
-    (1..=spec.nodes).map(|number| node(spec, around, number)).collect()
+/// Every node knows and reaches every other one before anything runs on them.
+fn meet(spec: &Spec, sites: &[Site]) -> Vec<Step> {
+    if spec.nodes < 2 || spec.network == Some(Network::Host) {
+        return Vec::new();
+    }
+    let names: Vec<String> = (1..=spec.nodes).map(|number| format!("node{number}")).collect();
+    let step = |number: u32| {
+        let container = node_container(spec, &format!("node{number}"));
+        let words = ["exec", &container, PROGRAM, "cluster", "meet", "--within"];
+        let mut words: Vec<String> = words.map(str::to_owned).to_vec();
+        words.push(units::spell(MEETING));
+        words.extend(names.iter().cloned());
+        let by = ReadyBy::Trying(words);
+        let act = Act::Ready { container, by, within: MEETING };
+        Step { host: site(sites, number).host.clone(), act }
+    };
+    (1..=spec.nodes).map(step).collect()
 }
 
 /// A node's container has a program of ours that waits.
-fn node(spec: &Spec, around: &Around, number: u32) -> Step {
+fn node(spec: &Spec, site: &Site, number: u32) -> Step {
     let name = format!("node{number}");
     let container = node_container(spec, &name);
     let mut words = beginning(spec, &container, [&name, &name], (NODE_LABEL, &name));
     words.extend(variables(&spec.env));
-    words.extend(spec.volumes.iter().flat_map(|text| volume(around, text)));
-    words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", around.program)));
-    words.extend(pair("-v", &format!("{}:{RSH}:ro", around.program)));
-    words.extend(pair("-v", &format!("{}:{DOORS}:ro", around.doors)));
-    words.extend(pair("-v", &format!("{}:{HOST_FILE}:ro", around.host_file)));
+    words.extend(spec.volumes.iter().flat_map(|text| volume(site, text)));
+    words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", site.program)));
+    words.extend(pair("-v", &format!("{}:{RSH}:ro", site.program)));
+    words.extend(pair("-v", &format!("{}:{DOORS}:ro", site.doors())));
+    words.extend(pair("-v", &format!("{}:{HOST_FILE}:ro", site.host_file())));
     words.push("--init".to_owned());
     words.extend(pair("--entrypoint", PROGRAM));
     words.push(image_name(spec, None));
     words.extend(["cluster", "idle"].map(str::to_owned));
-    Step { host: host_of(spec, number), act: Act::Start { container, words } }
+    Step { host: site.host.clone(), act: Act::Start { container, words } }
 }
 
-fn start(spec: &Spec, around: &Around, service: &Service, number: u32) -> Step {
+fn start(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
+    let site = site(sites, number);
     let container = service_container(spec, service, number);
     let own = format!("{}-{number}", service.name);
     let label = (SERVICE_LABEL, &*service.name);
     let mut words = beginning(spec, &container, [&own, &service.name], label);
     words.extend(pair("--restart", service.restart.word()));
     words.extend(variables(&service.env));
-    words.extend(service.volumes.iter().flat_map(|text| volume(around, text)));
+    words.extend(service.volumes.iter().flat_map(|text| volume(site, text)));
     if service.balance.is_none() {
         words.extend(service.publish.iter().flat_map(|text| pair("-p", text)));
     }
@@ -413,26 +522,17 @@ fn start(spec: &Spec, around: &Around, service: &Service, number: u32) -> Step {
     words.extend(service.directory.iter().flat_map(|path| pair("--workdir", path)));
     words.push(image_name(spec, service.image.as_ref()));
     words.extend(service.command.iter().cloned());
-    Step { host: host_of(spec, number), act: Act::Start { container, words } }
+    Step { host: site.host.clone(), act: Act::Start { container, words } }
 }
 
-fn ready(spec: &Spec, around: &Around, service: &Service, number: u32) -> Step {
+fn ready(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
+    let site = site(sites, number);
     let container = service_container(spec, service, number);
     let within = service.ready_within;
     let probe = |what: &[String]| {
-        let mut words: Vec<String> = ["run", "--rm", "--pull", "never"].map(str::to_owned).to_vec();
-        match spec.network {
-            Some(Network::Host) => words.extend(pair("--network", "host")),
-            _ => words.extend(pair("--network", &spec.name)),
-        }
-        words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
-        words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", around.program)));
-        words.extend(pair("--entrypoint", PROGRAM));
-        words.push(image_name(spec, service.image.as_ref()));
-        words.extend(["cluster", "probe", "--within"].map(str::to_owned));
-        words.push(units::spell(within));
-        words.extend_from_slice(what);
-        ReadyBy::Trying(words)
+        let words = ["cluster", "probe", "--within"].map(str::to_owned).into_iter();
+        let words = words.chain([units::spell(within)]).chain(what.iter().cloned());
+        ReadyBy::Trying(in_passing(spec, site, service.image.as_ref(), words))
     };
     let host = match spec.network {
         Some(Network::Host) => "localhost".to_owned(),
@@ -447,7 +547,46 @@ fn ready(spec: &Spec, around: &Around, service: &Service, number: u32) -> Step {
             ReadyBy::Repeating(words.into_iter().chain(command.iter().cloned()).collect())
         }
     };
-    Step { host: host_of(spec, number), act: Act::Ready { container, by, within } }
+    Step { host: site.host.clone(), act: Act::Ready { container, by, within } }
+}
+
+/// Every other host knows the services of a level before anything that comes after them starts.
+fn known(spec: &Spec, sites: &[Site], level: &[&Service]) -> Vec<Step> {
+    if sites.len() < 2 || spec.network == Some(Network::Host) {
+        return Vec::new();
+    }
+    let names = level.iter().flat_map(|service| {
+        (1..=service.replicas.first()).map(|number| service_container(spec, service, number))
+    });
+    let names: Vec<String> = names.collect();
+    let step = |site: &Site| {
+        let words = ["cluster", "meet", "--known", "--within"].map(str::to_owned).into_iter();
+        let words = words.chain([units::spell(MEETING)]).chain(names.iter().cloned());
+        let image = level.first().and_then(|service| service.image.as_ref());
+        let act = Act::Known(in_passing(spec, site, image, words));
+        Step { host: site.host.clone(), act }
+    };
+    sites.iter().map(step).collect()
+}
+
+/// A command of this program in a container that ends with it.
+fn in_passing(
+    spec: &Spec,
+    site: &Site,
+    image: Option<&Image>,
+    command: impl Iterator<Item = String>,
+) -> Vec<String> {
+    let mut words: Vec<String> = ["run", "--rm", "--pull", "never"].map(str::to_owned).to_vec();
+    match spec.network {
+        Some(Network::Host) => words.extend(pair("--network", "host")),
+        _ => words.extend(pair("--network", &spec.name)),
+    }
+    words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
+    words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", site.program)));
+    words.extend(pair("--entrypoint", PROGRAM));
+    words.push(image_name(spec, image));
+    words.extend(command);
+    words
 }
 
 fn balance(service: &Service) -> Option<Step> {
@@ -492,7 +631,7 @@ fn launch_variables(spec: &Spec) -> Vec<String> {
     own.flat_map(|(name, value)| pair("-e", &format!("{name}={value}"))).collect()
 }
 
-fn run(spec: &Spec) -> Vec<Step> {
+fn run(spec: &Spec, sites: &[Site]) -> Vec<Step> {
     let Some(run) = &spec.run else { return Vec::new() };
     let container = node_container(spec, &run.on);
     let mut words = vec!["exec".to_owned()];
@@ -502,7 +641,7 @@ fn run(spec: &Spec) -> Vec<Step> {
     words.push(container.clone());
     words.extend(run.command.iter().cloned());
     let number = run.on.strip_prefix("node").and_then(|rest| rest.parse().ok()).unwrap_or(1);
-    vec![Step { host: host_of(spec, number), act: Act::Run { container, words } }]
+    vec![Step { host: site(sites, number).host.clone(), act: Act::Run { container, words } }]
 }
 
 fn moving(spec: &Spec) -> Vec<Step> {

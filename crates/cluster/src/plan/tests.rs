@@ -7,13 +7,18 @@ use super::*;
 fn explained(name: &str) -> String {
     let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
     let spec = crate::spec::read(&files.join(name)).unwrap();
-    let around = Around {
-        program: "/bin/coracle".into(),
-        directory: "/lab".into(),
-        host_file: "/store/hosts".into(),
-        doors: "/store/door".into(),
+    let sites = match spec.backends[0].kind {
+        Kind::Local => vec![Site {
+            host: None,
+            program: "/bin/coracle".into(),
+            directory: "/lab".into(),
+            kept: "/store/clusters/x".into(),
+            address: None,
+            processors: 8,
+        }],
+        _ => unknown_sites(&spec, "/lab"),
     };
-    plan(&spec, &around).to_string()
+    plan(&spec, &sites).to_string()
 }
 
 #[test]

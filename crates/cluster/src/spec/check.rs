@@ -190,7 +190,8 @@ pub(super) fn is_carried_out(top: &Table<'_>, spec: &Spec) -> Result<()> {
     let not_yet = |value: Option<Value<'_>>, what: &str| {
         Err(wrong(top, value, &format!("{what} is not carried out yet"), HINT))
     };
-    if let Some(other) = spec.backends.iter().find(|backend| backend.kind != Kind::Local) {
+    let there = |kind: &Kind| matches!(kind, Kind::Local | Kind::Ssh { .. } | Kind::Slurm { .. });
+    if let Some(other) = spec.backends.iter().find(|backend| !there(&backend.kind)) {
         return not_yet(top.get("backend"), &format!("a backend of kind {}", other.kind.word()));
     }
     for key in ["build", "batch", "input", "output", "checkpoint"] {

@@ -94,6 +94,10 @@ pub struct Facts {
     /// A directory of the node that only this user can enter, for what the driver puts there.
     #[serde(default)]
     pub runtime: PathBuf,
+    /// A directory of the node's own disk or memory that only this user can enter, where programs
+    /// can be executed, with room for a store; `None`: there is none.
+    #[serde(default)]
+    pub scratch: Option<PathBuf>,
     /// Addresses with the names of their devices, without loopback.
     #[serde(default)]
     pub addresses: Vec<(String, IpAddr)>,

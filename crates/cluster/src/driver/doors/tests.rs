@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 
 use super::*;
-use crate::driver::{Done, Local};
+use std::path::Path;
+
+use crate::driver::{Attach, Done, Local};
 use crate::plan::Node;
 use crate::wire::messages::Ended;
 use crate::wire::{PIECE, WINDOW};
@@ -52,7 +54,11 @@ impl Host for Shell {
         Ok(Done { status: 0, out, err: Vec::new() })
     }
 
-    fn run_attached(&self, _: &[String]) -> Result<u8> {
+    fn run_attached(&self, _: &[String], _: Attach) -> Result<u8> {
+        Err(Error::new("not here"))
+    }
+
+    fn put(&self, _: &Path, _: u32, _: &[u8]) -> Result<()> {
         Err(Error::new("not here"))
     }
 
@@ -86,7 +92,7 @@ impl Client {
         let door = FakeDoor { events: of_door, input: to_door };
         let runs = Arc::new(AtomicBool::new(true));
         let containers_run = Arc::clone(&runs);
-        let hosts = Hosts::one(Shell { door: Mutex::new(Some(door)), runs });
+        let hosts = Hosts::here(Shell { door: Mutex::new(Some(door)), runs });
         let node = |name: &str| Node {
             name: name.to_owned(),
             container: format!("c-{name}"),
@@ -152,8 +158,11 @@ fn a_command_has_streams_and_a_status() {
     client.start(5, "node2", "cat; echo oh >&2; exit 3");
     client.send(Kind::Input, 5, b"\0\xffin");
     client.send(Kind::CloseInput, 5, &[]);
-    assert_eq!(client.next(), (Kind::Output, 5, b"\0\xffin".to_vec()));
-    assert_eq!(client.next(), (Kind::Errors, 5, b"oh\n".to_vec()));
+    let mut said = [client.next(), client.next()];
+    said.sort_by_key(|(kind, ..)| *kind as u8);
+    let [output, errors] = said;
+    assert_eq!(output, (Kind::Output, 5, b"\0\xffin".to_vec()));
+    assert_eq!(errors, (Kind::Errors, 5, b"oh\n".to_vec()));
     assert_eq!(client.next(), (Kind::Ended, 5, ended(Ended::Code(3))));
     // The name of the container says it, too; a signal is passed on.
     client.start(6, "c-node2", "echo begun; exec sleep 600");
@@ -236,7 +245,7 @@ fn commands_end_with_their_connection_and_with_the_doors() {
         let script = format!("trap 'touch {}; exit' TERM; echo begun; ", path.display());
         (path, script + "while :; do sleep 0.05; done")
     };
-    let until = |path: &std::path::Path| {
+    let until = |path: &Path| {
         for _ in 0..600 {
             if path.exists() {
                 return;
