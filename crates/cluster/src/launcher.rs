@@ -120,13 +120,15 @@ impl Launcher {
             }
             Way::Ssh { host, options, control } => {
                 let mut command = Command::new("ssh");
-                let seconds = limit.as_secs().clamp(1, 60);
-                // The first value of an option counts, so these come before the user's.
-                command.args(["-T", "-o", "BatchMode=yes", "-o"]);
-                command.arg(format!("ConnectTimeout={seconds}"));
-                command.args(["-o", "ClearAllForwardings=yes"]);
+                let seconds = limit.as_secs().clamp(1, 15);
+                // The first value of an option counts, so these come before the user's, and the others behind them.
+                command.args(["-T", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes"]);
                 shared_connection(&mut command, control.as_deref());
-                command.args(options).arg("--").arg(host).arg(self.remote());
+                command.args(options);
+                command.arg("-o").arg(format!("ConnectTimeout={seconds}"));
+                // A shared connection that is dead is noticed, and does not keep new ones waiting.
+                command.args(["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=2"]);
+                command.arg("--").arg(host).arg(self.remote());
                 command
             }
             Way::Srun { node, options } => {
@@ -274,10 +276,11 @@ mod tests {
         };
         let ssh = launcher(way);
         let text = words(&ssh.command(Duration::from_secs(20)));
-        assert!(text.contains("-o BatchMode=yes -o ConnectTimeout=20"), "{text}");
-        assert!(
-            text.contains("ControlPath=/run/user/7/coracle-7/%C -p 2222 -- me@node1 exec sh -c '")
-        );
+        assert!(text.contains("-T -o BatchMode=yes"), "{text}");
+        assert!(text.contains(
+            "ControlPath=/run/user/7/coracle-7/%C -p 2222 -o ConnectTimeout=20 -o ServerAliveInterval=5 \
+             -o ServerAliveCountMax=2 -- me@node1 exec sh -c '"
+        ));
         assert!(!text.contains("StrictHostKeyChecking"));
         let remote = ssh.remote();
         assert_eq!(remote.matches('\'').count(), 2);

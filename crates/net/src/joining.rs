@@ -74,7 +74,8 @@ pub fn join(network: &Network, list: &List, is_alive: &IsAlive<'_>) -> Result<Jo
             return Err(Error::Moves { name, members });
         }
     }
-    if let Some(place) = place {
+    // Where the file is written the agent begins anew, and all links are down for a moment.
+    if let Some(place) = place.filter(|place| *place != before.own.place) {
         let written = network.dir().write_durable(&cluster::place_file(), &place);
         written.map_err(Error::store("write this host's place in a network"))?;
     }

@@ -41,6 +41,9 @@ pub(crate) struct ClusterUpArgs {
 pub(crate) struct ClusterDownArgs {
     #[command(flatten)]
     pub which: Which,
+    /// Forget hosts that are not reached, with what is on them
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// `cluster status`.

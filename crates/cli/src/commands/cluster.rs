@@ -76,7 +76,7 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
         Ok(cluster) => cluster,
         Err(error) => {
             // What was there before this command stays.
-            if !was_up && let Err(left) = driver::end(&setting, &spec.name) {
+            if !was_up && let Err(left) = driver::end(&setting, &spec.name, false) {
                 note(&left.to_string());
             }
             return Err(error.into());
@@ -103,7 +103,7 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
 /// `cluster down`.
 pub(crate) fn down(context: &Context, args: &ClusterDownArgs) -> Result<Exit, Report> {
     let name = name(&args.which)?;
-    let count = driver::end(&setting(context)?, &name)?;
+    let count = driver::end(&setting(context)?, &name, args.force)?;
     if count == 0 && !context.is_quiet() {
         note(&format!("cluster {name} had no containers"));
     }

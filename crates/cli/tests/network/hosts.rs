@@ -392,6 +392,13 @@ fn names(far: &Far, mode: &'static str) {
         assert!(is_of(host, &asked), "host {host}: {asked}");
     };
     (0..3).for_each(caller);
+    // To join the same list once more changes nothing, not for a moment.
+    for host in 0..3 {
+        let file = far.people[host].home.join("hosts.toml").display().to_string();
+        far.run(host, &["network", "join", NETWORK, "--member", &file]).ok();
+    }
+    let text = far.once(2, mode, &["/bin/tool", "names", "db,web", "0"]).ok().out();
+    assert_eq!(text, "db is 100.80.0.2\nweb is 100.80.0.17\n");
     far.run(0, &["rename", "db", "sql"]).ok();
     let renamed = until(SOON, || {
         let text = far.once(2, mode, &["/bin/tool", "names", "sql,db", "0"]).ok().out();

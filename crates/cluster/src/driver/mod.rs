@@ -162,32 +162,41 @@ pub fn is_known(setting: &Setting, cluster: &str) -> bool {
 /// # Errors
 /// If a host is not reached.
 pub fn reach(setting: &Setting, cluster: &str) -> Result<Hosts> {
-    again(setting, cluster, false)
-}
-
-fn again(setting: &Setting, cluster: &str, hold: bool) -> Result<Hosts> {
     let hosts = setting.hosts();
     match Reach::kept(&setting.store, cluster)? {
         None => Ok(hosts),
-        Some(reach) => Ok(reach.again(setting, cluster, hold)?.driven_by(hosts)),
+        Some(reach) => Ok(reach.again(setting, cluster)?.driven_by(hosts)),
     }
 }
 
 /// Ends a cluster: its containers, its network, and what was kept of it here. Returns how many
-/// containers there were. All is well where nothing is left.
+/// containers there were. All is well where nothing is left. A host that is not reached is an
+/// error, but the others end their part; with `forget` it is left as it is.
 ///
 /// # Errors
 /// If something stays, a host is not reached, or another driver is at it.
-pub fn end(setting: &Setting, cluster: &str) -> Result<usize> {
+pub fn end(setting: &Setting, cluster: &str, forget: bool) -> Result<usize> {
     if !setting.store.exists() {
         return Ok(0);
     }
     let place = Place::take(&setting.store, cluster)?;
-    let hosts = again(setting, cluster, true)?;
+    let here = setting.hosts();
+    let (hosts, lost) = match Reach::kept(&setting.store, cluster)? {
+        None => (here, None),
+        Some(reach) => {
+            let (nodes, lost) = reach.to_end(setting, cluster)?;
+            (nodes.driven_by(here), lost)
+        }
+    };
     let count = down(cluster, &hosts)?;
     drop(hosts);
-    place.remove()?;
-    Ok(count)
+    match lost.filter(|_| !forget) {
+        None => place.remove().map(|()| count),
+        Some(error) => {
+            let hint = "when it is back, or with --force, which forgets it: cluster down again";
+            Err(error.with_hint(hint))
+        }
+    }
 }
 
 impl Cluster {

@@ -144,21 +144,42 @@ impl Reach {
         Launcher::new(way, Arc::clone(binary))
     }
 
-    /// Starts an agent on each host, all at once.
-    fn open(&self, setting: &Setting, hello: &Hello) -> Result<Vec<(Channel, Launcher)>> {
+    /// Starts an agent on each host, all at once. Also returns why the first of those is not
+    /// reached that are not.
+    fn open(&self, setting: &Setting, hello: &Hello) -> Result<(Vec<Opened<'_>>, Option<Error>)> {
         let binary = Binary::of(&setting.program).map_err(|error| {
             Error::new(format!("cannot read {}: {error}", setting.program.display()))
         })?;
         let binary = Arc::new(binary);
         let deadline = Instant::now() + ANSWER;
-        let open = |host: &Reached| {
+        let open = |host| {
             let launcher = self.launcher(host, &binary);
-            Ok((Channel::open(&host.name, &launcher, hello, deadline)?, launcher))
+            let channel = Channel::open(&host.name, &launcher, hello, deadline)?;
+            Ok(Opened { host, channel, launcher })
         };
-        let opened: Result<Vec<_>> = at_once(self.hosts.iter(), open).into_iter().collect();
-        let opened = opened?;
-        differ(opened.iter().map(|(channel, _)| (channel.name(), channel.facts())))?;
-        Ok(opened)
+        let mut failed = None;
+        let mut opened = Vec::new();
+        for one in at_once(self.hosts.iter(), open) {
+            match one {
+                Ok(one) => opened.push(one),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        Ok((opened, failed))
+    }
+
+    /// The same, and no agent is left if a host is not reached.
+    fn open_all(&self, setting: &Setting, hello: &Hello) -> Result<Vec<Opened<'_>>> {
+        let (opened, failed) = self.open(setting, hello)?;
+        let names = opened.iter().map(|one| (one.channel.name(), one.channel.facts()));
+        match failed.or(differ(names).err()) {
+            None => Ok(opened),
+            Some(error) => {
+                // On purpose: these agents have nothing to wait for.
+                opened.into_iter().for_each(|one| one.channel.close());
+                Err(error)
+            }
+        }
     }
 
     /// Reaches the hosts to start a cluster on them, and looks for their stores. What is found is
@@ -167,59 +188,87 @@ impl Reach {
     /// # Errors
     /// If a host is not reached, or has no place for a store.
     pub(super) fn to_start(
-        mut self,
+        &self,
         setting: &Setting,
         place: &Place,
         hold: Option<Duration>,
     ) -> Result<Nodes> {
         // Agents of earlier drivers are to clean nothing up, whether this one holds or not.
         let hello = Hello::new(place.cluster(), true, hold.unwrap_or_default());
-        let opened = self.open(setting, &hello)?;
-        if let Some(kept) = Self::kept(&setting.store, place.cluster())?
-            && kept.names().eq(self.names())
-        {
-            self = kept;
-        } else {
-            let stores = find_stores(&opened, setting, place)?;
-            for (host, stores) in self.hosts.iter_mut().zip(stores) {
-                (host.store, host.read_only) = (Some(stores.store), stores.read_only);
-            }
-            let text = serde_json::to_vec(&self).map_err(|error| Error::new(error.to_string()))?;
-            setting.here.put(&file(place.path()), 0o600, &text)?;
+        let opened = self.open_all(setting, &hello)?;
+        let kept = Self::kept(&setting.store, place.cluster())?;
+        let kept = kept.filter(|kept| kept.names().eq(self.names()));
+        let stores = match kept.and_then(|kept| kept.hosts.iter().map(Reached::stores).collect()) {
+            Some(stores) => stores,
+            None => find_stores(&opened, setting, place)?,
+        };
+        let mut found = self.clone();
+        for (host, stores) in found.hosts.iter_mut().zip(&stores) {
+            host.store = Some(stores.store.clone());
+            host.read_only.clone_from(&stores.read_only);
         }
-        let nodes = self.nodes(opened)?;
+        let text = serde_json::to_vec(&found).map_err(|error| Error::new(error.to_string()))?;
+        setting.here.put(&file(place.path()), 0o600, &text)?;
+        let nodes = Nodes::new(opened.into_iter().zip(stores));
         nodes.mark_stores(place.cluster())?;
         Ok(nodes)
     }
 
-    /// Reaches the hosts of a cluster that was started. If `hold`, agents of earlier drivers have
-    /// nothing to clean up any more.
+    /// Reaches the hosts of a cluster that was started.
     ///
     /// # Errors
     /// If a host is not reached.
-    pub(super) fn again(&self, setting: &Setting, cluster: &str, hold: bool) -> Result<Nodes> {
-        let nodes = self.nodes(self.open(setting, &Hello::new(cluster, hold, Duration::ZERO))?)?;
-        if hold {
-            // A host that has ended the cluster by itself has a new store now.
-            nodes.mark_stores(cluster)?;
+    pub(super) fn again(&self, setting: &Setting, cluster: &str) -> Result<Nodes> {
+        let opened = self.open_all(setting, &Hello::new(cluster, false, Duration::ZERO))?;
+        Self::nodes(opened)
+    }
+
+    /// Reaches the hosts of a cluster that is to end, of which agents of earlier drivers have
+    /// nothing to clean up any more. Also returns why the first of those is not reached that are
+    /// not.
+    ///
+    /// # Errors
+    /// If this machine cannot start launchers.
+    pub(super) fn to_end(
+        &self,
+        setting: &Setting,
+        cluster: &str,
+    ) -> Result<(Nodes, Option<Error>)> {
+        let (opened, failed) = self.open(setting, &Hello::new(cluster, true, Duration::ZERO))?;
+        let nodes = Self::nodes(opened)?;
+        // A host that has ended the cluster by itself has a new store now.
+        nodes.mark_stores(cluster)?;
+        Ok((nodes, failed))
+    }
+
+    fn nodes(opened: Vec<Opened<'_>>) -> Result<Nodes> {
+        let mut all = Vec::new();
+        for one in opened {
+            let stores = one.host.stores().ok_or_else(|| {
+                Error::new(format!("the store on {} is not known", one.host.name))
+                    .with_hint("run coracle cluster up -d again, and then down")
+            })?;
+            all.push((one, stores));
         }
-        Ok(nodes)
+        Ok(Nodes::new(all.into_iter()))
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
         self.hosts.iter().map(|host| &*host.name)
     }
+}
 
-    fn nodes(&self, opened: Vec<(Channel, Launcher)>) -> Result<Nodes> {
-        let all = self.hosts.iter().zip(opened).map(|(host, (channel, launcher))| {
-            let store = host.store.clone().ok_or_else(|| {
-                Error::new(format!("the store on {} is not known", host.name))
-                    .with_hint("run coracle cluster down NAME, and then up")
-            })?;
-            let stores = Stores { store, read_only: host.read_only.clone() };
-            Ok((Remote::new(channel, launcher, stores), host.address))
-        });
-        Ok(Nodes(all.collect::<Result<_>>()?))
+/// An agent that answers.
+struct Opened<'r> {
+    host: &'r Reached,
+    channel: Channel,
+    launcher: Launcher,
+}
+
+impl Reached {
+    /// Its stores, if they were looked for.
+    fn stores(&self) -> Option<Stores> {
+        Some(Stores { store: self.store.clone()?, read_only: self.read_only.clone() })
     }
 }
 
@@ -227,6 +276,13 @@ impl Reach {
 pub(super) struct Nodes(Vec<(Remote, Option<Ipv4Addr>)>);
 
 impl Nodes {
+    fn new<'r>(all: impl Iterator<Item = (Opened<'r>, Stores)>) -> Self {
+        let node = |(one, stores): (Opened<'r>, Stores)| {
+            (Remote::new(one.channel, one.launcher, stores), one.host.address)
+        };
+        Self(all.map(node).collect())
+    }
+
     /// What a plan has to know of them.
     pub(super) fn sites(&self, cluster: &str, directory: &Path) -> Vec<Site> {
         let site = |(remote, address): &(Remote, Option<Ipv4Addr>)| {
@@ -304,15 +360,12 @@ fn differ<'f>(all: impl Iterator<Item = (&'f str, &'f Facts)> + Clone) -> Result
 }
 
 /// Where the stores of hosts are.
-fn find_stores(
-    opened: &[(Channel, Launcher)],
-    setting: &Setting,
-    place: &Place,
-) -> Result<Vec<Stores>> {
+fn find_stores(opened: &[Opened<'_>], setting: &Setting, place: &Place) -> Result<Vec<Stores>> {
     let mark = sys::random::suffix().map_err(|error| Error::new(error.to_string()))?;
     let own = place.path().join("mark");
     setting.here.put(&own, 0o600, mark.as_bytes())?;
-    let usual = |(channel, _): &(Channel, Launcher)| {
+    let usual = |one: &Opened<'_>| {
+        let channel = &one.channel;
         let ask = Start::new([OWN, "info", "--format", "{{.DockerRootDir}}"]);
         let done = channel.start(&ask)?.output(64 << 10)?;
         let text = String::from_utf8_lossy(&done.stdout).trim_end_matches('\n').to_owned();
@@ -326,7 +379,7 @@ fn find_stores(
     let usual = usual?;
     let marked = |store: &PathBuf| place::directory(store, place.cluster()).join("mark-of-host");
     let pairs = || opened.iter().zip(&usual);
-    let write = |((channel, _), store): (&(Channel, Launcher), &PathBuf)| {
+    let write = |(Opened { channel, .. }, store): (&Opened<'_>, &PathBuf)| {
         let mark = format!("{mark} {}", channel.name());
         Ok(channel.put(&marked(store), 0o600, &mut mark.as_bytes())?)
     };
@@ -335,7 +388,7 @@ fn find_stores(
         let mut text = Vec::new();
         channel.get(path, &mut text).ok().map(|()| text)
     };
-    let look = |((channel, _), store): (&(Channel, Launcher), &PathBuf)| {
+    let look = |(Opened { channel, .. }, store): (&Opened<'_>, &PathBuf)| {
         let sees_ours = read(channel, &own).is_some_and(|text| text == mark.as_bytes());
         Ok((sees_ours, read(channel, &marked(store))))
     };
@@ -343,7 +396,7 @@ fn find_stores(
     let seen = seen?;
     let shared =
         |text: &Option<Vec<u8>>| seen.iter().filter(|(_, other)| other == text).count() > 1;
-    let stores = pairs().zip(&seen).map(|(((channel, _), store), (sees_ours, text))| {
+    let stores = pairs().zip(&seen).map(|((Opened { channel, .. }, store), (sees_ours, text))| {
         let read_only = match (sees_ours, shared(text)) {
             (true, _) => Some(setting.store.clone()),
             (false, true) => Some(store.clone()),
@@ -356,7 +409,7 @@ fn find_stores(
         Ok(Stores { store: scratch.join(place::own_store(place.cluster())), read_only })
     });
     let stores: Result<Vec<Stores>> = stores.collect();
-    let forget = |((channel, _), store): (&(Channel, Launcher), &PathBuf)| {
+    let forget = |(Opened { channel, .. }, store): (&Opened<'_>, &PathBuf)| {
         let directory = marked(store);
         let path = directory.display().to_string();
         let parent = directory.parent().unwrap_or(Path::new("/")).display().to_string();

@@ -194,6 +194,9 @@ pub(super) fn is_carried_out(top: &Table<'_>, spec: &Spec) -> Result<()> {
     if let Some(other) = spec.backends.iter().find(|backend| !there(&backend.kind)) {
         return not_yet(top.get("backend"), &format!("a backend of kind {}", other.kind.word()));
     }
+    if spec.backends.len() > 1 {
+        return not_yet(top.get("backend"), "to go on at another backend");
+    }
     for key in ["build", "batch", "input", "output", "checkpoint"] {
         if let Some(value) = top.get(key) {
             return not_yet(Some(value), key);

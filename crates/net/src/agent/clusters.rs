@@ -280,6 +280,8 @@ impl Seen {
         drop(peers);
         clusters.served.put(self.number, Some(Arc::clone(&joined)));
         self.joined = Some(joined);
+        // Nobody was told yet.
+        self.starting = true;
         Ok(())
     }
 
