@@ -6,6 +6,7 @@
 //! | [`inside`] | what this program does in containers of a cluster |
 //! | [`plan`] | phases of steps, as data, and in words |
 //! | [`batch`] | jobs of Slurm, PBS and LSF |
+//! | [`door`] | commands from one node's container to another's |
 //! | [`driver`] | carries a plan out |
 //! | [`error`] | the error of this crate |
 //! | [`wire`] | what driver and agent say to each other |
@@ -16,6 +17,7 @@
 pub mod agent;
 pub mod batch;
 pub mod channel;
+pub mod door;
 pub mod driver;
 pub mod error;
 pub mod inside;

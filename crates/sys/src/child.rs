@@ -4,7 +4,7 @@
 //! caller's terminal do not reach it and one call reaches all that belongs to it. It blocks no
 //! signal, whatever the caller does (`std` passes the mask on since 1.66). The kernel sends
 //! it a signal when the caller's *thread* ends (`PR_SET_PDEATHSIG`), however that ends: the thread
-//! that starts it must live as long as it is wanted.
+//! that starts it must live as long as it is wanted. [`unblocked`] only clears the mask.
 //!
 //! See [prctl(2)](https://man7.org/linux/man-pages/man2/prctl.2.html) and
 //! [setsid(2)](https://man7.org/linux/man-pages/man2/setsid.2.html).
@@ -37,6 +37,12 @@ pub fn apart(command: &mut Command, end: Option<Signal>) {
     // SAFETY: between `fork` and `execve` only system calls are made, by functions that allocate
     // nothing and take no lock: `io::Error::from` of an errno holds a number.
     unsafe { command.pre_exec(prepare) };
+}
+
+/// Lets the command's process block no signal, though the caller may.
+pub fn unblocked(command: &mut Command) {
+    // SAFETY: as in [`apart`].
+    unsafe { command.pre_exec(crate::event::block_none) };
 }
 
 /// The processes of the session that this process began, itself included, from `/proc`. Zombies are

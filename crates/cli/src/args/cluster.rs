@@ -64,6 +64,14 @@ pub(crate) struct ClusterAgentArgs {}
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterIdleArgs {}
 
+/// `cluster door`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterDoorArgs {
+    /// Path of the socket
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+}
+
 /// `cluster meet`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterMeetArgs {

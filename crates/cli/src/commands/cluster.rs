@@ -1,9 +1,11 @@
 //! `cluster explain`, `up`, `down`, `status`, and what runs in containers of clusters.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 use cluster::agent;
+use cluster::door;
 use cluster::driver::{self, Hosts, Local, Setting, Watcher};
 use cluster::inside::{self, Probe};
 use cluster::plan::{self, Plan};
@@ -13,8 +15,8 @@ use serde_json::json;
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
 use crate::args::cluster::{
-    ClusterAgentArgs, ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs, ClusterMeetArgs,
-    ClusterProbeArgs, ClusterStatusArgs, ClusterUpArgs, Which,
+    ClusterAgentArgs, ClusterDoorArgs, ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs,
+    ClusterMeetArgs, ClusterProbeArgs, ClusterStatusArgs, ClusterUpArgs, Which,
 };
 use crate::commands::batch;
 use crate::context::Context;
@@ -169,6 +171,26 @@ fn time(text: &str) -> Result<Duration, Report> {
     units::time(text).ok_or_else(|| {
         Report::wrong_words(format!("{text:?} is not a time")).hint("write 10s or 1m30s")
     })
+}
+
+/// `cluster door`.
+pub(crate) fn door(_: &Context, args: &ClusterDoorArgs) -> Result<Exit, Report> {
+    door::serve(&args.path)?;
+    Ok(Exit::OK)
+}
+
+/// The program of the name `rsh`, which launchers of MPI start as if it were `ssh`; its exit status
+/// for its own failures is that of ssh.
+pub(crate) fn rsh(words: Vec<OsString>) -> Exit {
+    let not_text = |_| cluster::Error::new("a word is not UTF-8");
+    let words: Result<Vec<String>, _> = words.into_iter().map(OsString::into_string).collect();
+    let request = words.map_err(not_text).and_then(|words| door::parse(&words));
+    let path = std::env::var_os(door::VARIABLE).filter(|path| !path.is_empty());
+    let ended = request.and_then(|request| door::rsh(&request, path.as_ref().map(Path::new)));
+    Exit(ended.unwrap_or_else(|error| {
+        note(&format!("rsh: {error}"));
+        255
+    }))
 }
 
 /// `cluster probe`.

@@ -510,6 +510,13 @@ coracle network create --scope cluster --address 10.0.0.1 far"
         "Wait for ever: the program of a node's container"
     ),
     command!(
+        "cluster door",
+        Hidden,
+        cluster::ClusterDoorArgs,
+        commands::cluster::door,
+        "Pass on what node containers ask for to the driver at standard input and output"
+    ),
+    command!(
         "cluster meet",
         Hidden,
         cluster::ClusterMeetArgs,

@@ -11,6 +11,7 @@ use crate::lab::{Case, IMAGE, LIMIT, Lab};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("ssh::run", run),
+    ("ssh::other_nodes", other_nodes),
     ("ssh::services", services),
     ("ssh::not_reached", not_reached),
     ("ssh::cut", cut),
@@ -43,6 +44,31 @@ fn run(lab: &Lab) -> Outcome {
             "{out}"
         );
     }
+    Ok(())
+}
+
+/// Commands from the container of a node to those on other hosts, and from there on.
+fn other_nodes(lab: &Lab) -> Outcome {
+    let script = "
+        rsh=/run/coracle/rsh
+        head -c 3000000 /dev/urandom > /tmp/bytes
+        for node in node1 node2 node3; do
+            $rsh $node 'cat; exit 7' < /tmp/bytes | cmp - /tmp/bytes && $rsh $node hostname
+            $rsh $node 'exit 7'; echo $?
+        done
+        $rsh node2 \"$rsh node3 hostname; echo oh >&2\"
+        $rsh node9 true; exit $?";
+    let text = format!(
+        "{}[run]\non = \"node1\"\ncommand = [\"sh\", \"-c\", {script:?}]\n",
+        head(lab, "doors")
+    );
+    let file = lab.file("doors.toml", &text);
+    let done = lab.run(0, &["cluster", "up", "-f", &file]);
+    assert_eq!(done.code(), 255, "{done:?}");
+    assert_eq!(done.out(), "node1\n7\nnode2\n7\nnode3\n7\nnode3\n", "{done:?}");
+    assert!(
+        done.err().ends_with("rsh: node9 is not a node of this cluster: they are node1 to node3\n")
+    );
     Ok(())
 }
 

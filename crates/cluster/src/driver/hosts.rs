@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::{Arc, Weak};
 
 use crate::channel::{Event, Running};
 use crate::error::{Error, Result};
@@ -107,20 +108,20 @@ impl Task for Running {
 
 /// The hosts of a cluster, and the machine that drives.
 pub struct Hosts {
-    here: Box<dyn Host>,
-    others: Vec<Box<dyn Host>>,
+    here: Arc<dyn Host>,
+    others: Vec<Arc<dyn Host>>,
 }
 
 impl Hosts {
     /// A cluster of the machine that drives.
     pub fn here(host: impl Host + 'static) -> Self {
-        Self { here: Box::new(host), others: Vec::new() }
+        Self { here: Arc::new(host), others: Vec::new() }
     }
 
     /// The same machine drives a cluster of these hosts.
     #[must_use]
     pub fn with(self, others: Vec<Box<dyn Host>>) -> Self {
-        Self { others, ..self }
+        Self { others: others.into_iter().map(Arc::from).collect(), ..self }
     }
 
     /// The machine that drives.
@@ -150,8 +151,18 @@ impl Hosts {
     /// # Errors
     /// If there is none of that name.
     pub fn of(&self, name: Option<&str>) -> Result<&dyn Host> {
-        let Some(name) = name else { return Ok(self.driver()) };
-        let found = self.all().find(|host| host.name() == name);
+        self.find(name).map(|host| &**host)
+    }
+
+    /// The same for a thread that may outlive these hosts.
+    pub(super) fn shared(&self, name: Option<&str>) -> Result<Weak<dyn Host>> {
+        self.find(name).map(Arc::downgrade)
+    }
+
+    fn find(&self, name: Option<&str>) -> Result<&Arc<dyn Host>> {
+        let Some(name) = name else { return Ok(&self.here) };
+        let mut all = self.is_local().then_some(&self.here).into_iter().chain(&self.others);
+        let found = all.find(|host| host.name() == name);
         found.ok_or_else(|| Error::new(format!("there is no host {name}")))
     }
 }

@@ -3,12 +3,17 @@
 use std::ffi::OsString;
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{Read, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::hosts::{Attach, Done, Host, Task};
 use crate::channel::{Event, Stream};
@@ -32,6 +37,8 @@ impl Local {
             self.program.split_first().ok_or_else(|| Error::new("there is no program to run"))?;
         let mut command = Command::new(program);
         command.args(options).args(words);
+        // The caller waits for signals that a container's program is to have.
+        sys::child::unblocked(&mut command);
         Ok(command)
     }
 }
@@ -91,11 +98,12 @@ impl Host for Local {
         let mut child = command.spawn().map_err(|error| not_started(words, &error))?;
         let (sender, events) = sync_channel(PIECES);
         let input = child.stdin.take();
+        let end = Arc::new(end_of(&child).map_err(|error| not_started(words, &error))?);
         if let Some(stream) = child.stdout.take() {
-            read(stream, Stream::Output, sender.clone());
+            read(stream, Stream::Output, sender.clone(), Arc::clone(&end));
         }
         if let Some(stream) = child.stderr.take() {
-            read(stream, Stream::Errors, sender);
+            read(stream, Stream::Errors, sender, end);
         }
         Ok(Box::new(LocalTask {
             events: Mutex::new(events),
@@ -109,11 +117,47 @@ fn not_started(words: &[String], error: &std::io::Error) -> Error {
     Error::new(format!("cannot run coracle {}: {error}", crate::plan::join(words)))
 }
 
-/// Moves a stream in a thread of its own, which ends with the stream.
-fn read(mut stream: impl Read + Send + 'static, kind: Stream, to: SyncSender<Event>) {
+/// A pipe whose other end is closed when a child has ended. The child is left to be reaped.
+fn end_of(child: &Child) -> std::io::Result<OwnedFd> {
+    let pid = Pid::from_child(child);
+    let (end, open) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    std::thread::Builder::new().spawn(move || {
+        wait_for(pid);
+        drop(open);
+    })?;
+    Ok(end)
+}
+
+/// Waits until a child has ended, and leaves it to be reaped.
+fn wait_for(pid: Pid) {
+    let wait = || waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    let _ = rustix::io::retry_on_intr(wait);
+}
+
+/// Moves a stream in a thread of its own. What the command wrote before its end has been read then;
+/// others that hold the stream are not waited for.
+fn read(
+    mut stream: impl Read + AsFd + Send + 'static,
+    kind: Stream,
+    to: SyncSender<Event>,
+    end: Arc<OwnedFd>,
+) {
     std::thread::spawn(move || {
         let mut piece = vec![0; PIECE];
+        let mut is_over = false;
         loop {
+            let mut ready =
+                [PollFd::new(&stream, PollFlags::IN), PollFd::new(&*end, PollFlags::IN)];
+            let _ = poll(&mut ready, None);
+            let [has_output, has_ended] = ready.map(|fd| !fd.revents().is_empty());
+            if !has_output {
+                // It is looked once more: something may have come before the end.
+                if is_over {
+                    return;
+                }
+                is_over = has_ended;
+                continue;
+            }
             match stream.read(&mut piece) {
                 Ok(0) => return,
                 Ok(count) => {
@@ -141,8 +185,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl LocalTask {
-    fn pid(&self) -> Option<rustix::process::Pid> {
-        lock(&self.child).as_ref().map(rustix::process::Pid::from_child)
+    fn pid(&self) -> Option<Pid> {
+        lock(&self.child).as_ref().map(Pid::from_child)
     }
 }
 
@@ -151,13 +195,9 @@ impl Task for LocalTask {
         if let Ok(event) = lock(&self.events).recv() {
             return Some(event);
         }
-        // Both streams have ended, so the command soon does. It is waited for without the lock,
+        // Its streams are at their end, so the command has ended, or soon does. It is waited for without the lock,
         // so that it can be signalled meanwhile.
-        let pid = self.pid()?;
-        let waited =
-            rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
-        let wait = || rustix::process::waitid(rustix::process::WaitId::Pid(pid), waited);
-        let _ = rustix::io::retry_on_intr(wait);
+        wait_for(self.pid()?);
         let mut child = lock(&self.child).take()?;
         let status = child.wait().ok()?;
         Some(Event::Ended(ended(status)))
@@ -180,7 +220,7 @@ impl Task for LocalTask {
         if let (Some(child), Some(signal)) =
             (&*child, rustix::process::Signal::from_named_raw(number))
         {
-            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(child), signal);
+            let _ = rustix::process::kill_process(Pid::from_child(child), signal);
         }
         Ok(())
     }
@@ -231,7 +271,20 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_holds_the_streams_is_not_waited_for() {
+        let words = ["sleep 600 & echo $!; exit 4".to_owned()];
+        let task = shell().start(&words, false).unwrap();
+        let Some(Event::Output(Stream::Output, pid)) = task.event() else { panic!("no output") };
+        assert_eq!(task.event(), Some(Event::Ended(Ended::Code(4))));
+        let pid = str::from_utf8(&pid).unwrap().trim().parse().ok().and_then(Pid::from_raw);
+        rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::KILL).unwrap();
+    }
+
+    /// The caller blocks it, as `cluster up` does.
+    #[test]
     fn a_signal_ends_a_command() {
+        let set = sys::event::SignalSet::of(&[15]);
+        let _blocked = sys::event::MaskGuard::block(set).unwrap();
         let task = shell().start(&["exec sleep 600".to_owned()], false).unwrap();
         task.signal(15).unwrap();
         assert_eq!(task.event(), Some(Event::Ended(Ended::Signal(15))));

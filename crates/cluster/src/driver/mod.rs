@@ -4,6 +4,7 @@
 //! already. So `up` after a killed `up` goes on, and nothing is remembered beside what the
 //! commands leave: containers and a network with the cluster's label. `down` removes these.
 
+mod doors;
 mod down;
 mod hosts;
 mod images;
@@ -23,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::plan::{Act, Plan, Site, Step};
 use crate::spec::Spec;
 
+use doors::Doors;
 use down::down;
 pub use hosts::{Attach, Done, Host, Hosts, Task};
 pub use local::Local;
@@ -210,7 +212,8 @@ impl Cluster {
         place.remove()
     }
 
-    /// Runs the application to its end. Returns its exit status; `None` if there is none.
+    /// Runs the application to its end, with a way from its node to the others. Returns its exit
+    /// status; `None` if there is none.
     ///
     /// # Errors
     /// If its command cannot be started, or its host is lost.
@@ -221,7 +224,9 @@ impl Cluster {
             _ => None,
         });
         let Some((step, words)) = found else { return Ok(None) };
-        let task = self.hosts.of(step.host.as_deref())?.start(words, false)?;
+        let host = step.host.as_deref();
+        let doors = Doors::open(&self.plan, &self.hosts)?;
+        let task = self.hosts.of(host)?.start(&doors.told(host, words), false)?;
         relay::relay(task, false, &|within| watcher.signal(within)).map(Some)
     }
 }

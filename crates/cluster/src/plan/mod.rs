@@ -24,6 +24,11 @@ pub const NODE_LABEL: &str = "coracle.node";
 pub const HOST_FILE: &str = "/etc/coracle/hosts";
 /// This program, in node containers and in those that look whether a service is ready.
 pub const PROGRAM: &str = "/run/coracle/coracle";
+/// The same in node containers under the name by which it starts commands on other nodes
+/// ([`crate::door`]).
+pub const RSH: &str = "/run/coracle/rsh";
+/// The directory of doors' sockets, in node containers.
+pub const DOORS: &str = "/run/coracle/door";
 
 /// Nodes reach each other within so long.
 const MEETING: Duration = Duration::from_mins(1);
@@ -37,6 +42,23 @@ pub struct Plan {
     pub backend: String,
     /// The phases, in their order.
     pub phases: Vec<Phase>,
+    /// The nodes, in their order.
+    pub nodes: Vec<Node>,
+    /// Options of `exec` with the variables that launchers of MPI start further ones by.
+    pub variables: Vec<String>,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its container.
+    pub container: String,
+    /// The host that it is on, as in [`Step`].
+    pub host: Option<String>,
+    /// The directory on that host which is [`DOORS`] in the container.
+    pub doors: String,
 }
 
 /// Steps that are carried out at once.
@@ -131,6 +153,11 @@ impl Site {
         format!("{}/hosts", self.kept)
     }
 
+    /// The path of the directory of doors' sockets.
+    pub fn doors(&self) -> String {
+        format!("{}/door", self.kept)
+    }
+
     /// The path of the list of a network's hosts.
     pub fn members(&self) -> String {
         format!("{}/members.toml", self.kept)
@@ -191,7 +218,14 @@ pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
     phase("run", run(spec, sites));
     phase("output", spec.output.iter().map(|pair| told(format!("copy {pair}"))).collect());
     phase("move", moving(spec));
-    Plan { cluster: spec.name.clone(), backend: describe(&backend.kind, spec), phases }
+    let nodes = (1..=spec.nodes).map(|number| {
+        let (name, site) = (format!("node{number}"), site(sites, number));
+        let (container, host) = (node_container(spec, &name), site.host.clone());
+        Node { name, container, host, doors: site.doors() }
+    });
+    let (cluster, backend) = (spec.name.clone(), describe(&backend.kind, spec));
+    let variables = launch_variables(spec);
+    Plan { cluster, backend, phases, nodes: nodes.collect(), variables }
 }
 
 /// The name of a node's container.
@@ -453,6 +487,8 @@ fn node(spec: &Spec, site: &Site, number: u32) -> Step {
     words.extend(variables(&spec.env));
     words.extend(spec.volumes.iter().flat_map(|text| volume(site, text)));
     words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", site.program)));
+    words.extend(pair("-v", &format!("{}:{RSH}:ro", site.program)));
+    words.extend(pair("-v", &format!("{}:{DOORS}:ro", site.doors())));
     words.extend(pair("-v", &format!("{}:{HOST_FILE}:ro", site.host_file())));
     words.push("--init".to_owned());
     words.extend(pair("--entrypoint", PROGRAM));
@@ -567,10 +603,30 @@ fn batch(spec: &Spec) -> Vec<Step> {
     ]
 }
 
+/// What launchers of MPI in node containers are told: the program by which they start others, and
+/// that root may do so. Open MPI to 4, the same from 5 on, and Hydra, which is MPICH's.
+const LAUNCHING: [(&str, &str); 8] = [
+    ("OMPI_MCA_plm_rsh_agent", RSH),
+    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("PRTE_MCA_plm_ssh_agent", RSH),
+    ("PRTE_ALLOW_RUN_AS_ROOT", "1"),
+    ("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("HYDRA_LAUNCHER", "ssh"),
+    ("HYDRA_LAUNCHER_EXEC", RSH),
+];
+
+fn launch_variables(spec: &Spec) -> Vec<String> {
+    let is_set = |name: &str| spec.env.iter().any(|(own, _)| own == name);
+    let own = LAUNCHING.into_iter().filter(|(name, _)| !is_set(name));
+    own.flat_map(|(name, value)| pair("-e", &format!("{name}={value}"))).collect()
+}
+
 fn run(spec: &Spec, sites: &[Site]) -> Vec<Step> {
     let Some(run) = &spec.run else { return Vec::new() };
     let container = node_container(spec, &run.on);
     let mut words = vec!["exec".to_owned()];
+    words.extend(launch_variables(spec));
     words.extend(variables(&run.env));
     words.extend(run.directory.iter().flat_map(|path| pair("--workdir", path)));
     words.push(container.clone());
