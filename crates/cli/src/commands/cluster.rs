@@ -1,6 +1,9 @@
 //! `cluster explain`, `up`, `down`, `status`, and what runs in containers of clusters.
 
+pub(crate) mod members;
+
 use std::ffi::OsString;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use cluster::driver::{self, Hosts, Local, Watcher};
@@ -24,6 +27,7 @@ use crate::terminal::note;
 const COLUMNS: &[Column] = &[
     ("Name", "NAME"),
     ("Role", "ROLE"),
+    ("Host", "HOST"),
     ("Status", "STATUS"),
     ("Image", "IMAGE"),
     ("Ports", "PORTS"),
@@ -50,10 +54,6 @@ pub(crate) fn explain(context: &Context, args: &ClusterExplainArgs) -> Result<Ex
 /// `cluster up`.
 pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report> {
     let spec = spec::read_to_start(&args.file)?;
-    if args.detach && spec.run.is_some() {
-        let fact = "a [run] ends with this command, and cannot be left behind yet";
-        return Err(Report::new(fact).hint("leave --detach out, or use nohup or a batch job"));
-    }
     let plan = planned(context, &spec)?;
     let hosts = this_machine(context)?;
     let set = SignalSet::of(&ENDING);
@@ -66,25 +66,40 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
         store: session.store_path()?,
         processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
     };
-    let shown = Shown { signals: &signals, is_quiet: context.is_quiet() };
-    let was_up = !driver::status(&plan.cluster, &hosts)?.is_empty();
-    let started = wanted.start(&hosts, &shown);
+    let interrupted = Interrupted::by(&signals);
+    let shown = Shown { interrupted: &interrupted, is_quiet: context.is_quiet() };
+    let name = &plan.cluster;
+    let was_up = !driver::status(name, &hosts)?.is_empty();
+    let started = wanted.start(&hosts, &shown).map(|is_new| {
+        if !is_new {
+            shown.say(&format!("cluster {name} was up already"));
+        }
+    });
     if args.detach {
-        started?;
+        started.map_err(|error| {
+            let hint = error.hint().map_or_else(
+                || format!("what was started stays: coracle cluster logs {name}, down {name}"),
+                str::to_owned,
+            );
+            interrupted.report(&error).hint(hint)
+        })?;
+        if spec.run.is_some() {
+            shown.say("[run] waits for: coracle cluster run -f FILE");
+        }
         return Ok(Exit::OK);
     }
     let ended = started.and_then(|()| {
         if let Some(status) = driver::run(&plan, &hosts)? {
             return Ok(status);
         }
-        shown.say(&format!("cluster {} is up; ctrl-C ends it", plan.cluster));
-        wait(&plan, &hosts, &signals)
+        shown.say(&format!("cluster {name} is up; ctrl-C ends it"));
+        wait(&plan, &hosts, &interrupted)
     });
     // What was there before this command stays where that has failed.
     if ended.is_ok() || !was_up {
-        driver::end(wanted.store, &plan.cluster, &hosts)?;
+        driver::end(wanted.store, name, &hosts)?;
     }
-    Ok(Exit(ended?))
+    Ok(Exit(ended.map_err(|error| interrupted.report(&error))?))
 }
 
 /// `cluster down`.
@@ -106,6 +121,7 @@ pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit
         json!({
             "Name": one.name,
             "Role": one.role,
+            "Host": one.host,
             "State": one.state,
             "Status": one.status,
             "Image": one.image,
@@ -140,9 +156,13 @@ pub(crate) fn probe(_: &Context, args: &ClusterProbeArgs) -> Result<Exit, Report
 fn name(which: &Which) -> Result<String, Report> {
     match (&which.file, &which.name) {
         (Some(file), _) => Ok(spec::read(file)?.name),
-        (None, Some(name)) => Ok(name.clone()),
-        (None, None) => Err(Report::wrong_words("which cluster?").hint("give -f FILE or its name")),
+        (None, Some(name)) => Ok(spec::name(name)?),
+        (None, None) => Err(no_cluster()),
     }
+}
+
+fn no_cluster() -> Report {
+    Report::wrong_words("which cluster?").hint("give -f FILE or its name")
 }
 
 fn planned(context: &Context, spec: &Spec) -> Result<Plan, Report> {
@@ -186,12 +206,12 @@ fn cannot_wait(error: &std::io::Error) -> Report {
 }
 
 /// Waits for a signal, or until somebody else has ended the cluster. Returns the exit status.
-fn wait(plan: &Plan, hosts: &Hosts, signals: &SignalFd) -> cluster::Result<u8> {
+fn wait(plan: &Plan, hosts: &Hosts, interrupted: &Interrupted<'_>) -> cluster::Result<u8> {
     let timeout = Timespec::try_from(LOOK).ok();
     loop {
-        let _ = poll(&mut [PollFd::new(signals, PollFlags::IN)], timeout.as_ref());
-        if let Ok(Some(signal)) = signals.next() {
-            return Ok(128 + signal.number as u8);
+        let _ = poll(&mut [PollFd::new(interrupted.signals, PollFlags::IN)], timeout.as_ref());
+        if let Some(Exit(status)) = interrupted.is_so().then(|| interrupted.exit()).flatten() {
+            return Ok(status);
         }
         if driver::status(&plan.cluster, hosts)?.is_empty() {
             return Ok(0);
@@ -199,9 +219,51 @@ fn wait(plan: &Plan, hosts: &Hosts, signals: &SignalFd) -> cluster::Result<u8> {
     }
 }
 
+/// Whether a signal asks this command to end.
+struct Interrupted<'s> {
+    signals: &'s SignalFd,
+    /// The first one; 0 as long as there is none.
+    number: AtomicI32,
+}
+
+impl<'s> Interrupted<'s> {
+    const fn by(signals: &'s SignalFd) -> Self {
+        Self { signals, number: AtomicI32::new(0) }
+    }
+
+    fn is_so(&self) -> bool {
+        if let Ok(Some(signal)) = self.signals.next() {
+            let _ = self.number.compare_exchange(
+                0,
+                signal.number,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+        self.number.load(Ordering::Relaxed) != 0
+    }
+
+    /// The status of a command that was interrupted.
+    fn exit(&self) -> Option<Exit> {
+        match self.number.load(Ordering::Relaxed) {
+            0 => None,
+            number => Some(Exit(128 + number as u8)),
+        }
+    }
+
+    /// A failure, which may be that of an interrupted command.
+    fn report(&self, error: &cluster::Error) -> Report {
+        let report = Report::of(error, error.hint().map(str::to_owned));
+        match self.exit() {
+            Some(exit) => report.exit(exit),
+            None => report,
+        }
+    }
+}
+
 /// What the user sees of a start.
 struct Shown<'s> {
-    signals: &'s SignalFd,
+    interrupted: &'s Interrupted<'s>,
     is_quiet: bool,
 }
 
@@ -215,10 +277,11 @@ impl Shown<'_> {
 
 impl Watcher for Shown<'_> {
     fn phase(&self, phase: &Phase) -> cluster::Result<()> {
-        if let Ok(Some(_)) = self.signals.next() {
-            return Err(cluster::Error::new("interrupted"));
-        }
         self.say(&phase.name);
         Ok(())
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.interrupted.is_so()
     }
 }

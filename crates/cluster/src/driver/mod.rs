@@ -4,9 +4,12 @@
 //! already. So `up` after a killed `up` goes on, and nothing is remembered beside what the
 //! commands leave: containers and a network with the cluster's label. `down` removes these.
 
+mod copy;
 mod down;
 mod hosts;
 mod local;
+mod logs;
+mod member;
 pub mod place;
 mod status;
 mod steps;
@@ -18,9 +21,12 @@ use crate::error::{Error, Result};
 use crate::plan::{Act, Phase, Plan, Step};
 use crate::spec::Spec;
 
+pub use copy::{Copies, Inside};
 use down::down;
 pub use hosts::{Done, Host, Hosts, Task};
 pub use local::Local;
+pub use logs::{Logs, Reader};
+pub use member::{Exec, exec, run_again};
 pub use place::Place;
 pub use status::{Container, status};
 
@@ -28,7 +34,15 @@ pub use status::{Container, status};
 pub trait Watcher: Sync {
     /// A phase begins. An error ends the start before it.
     fn phase(&self, phase: &Phase) -> Result<()>;
+
+    /// Whether the start is given up. Asked some times a second.
+    fn is_stopped(&self) -> bool {
+        false
+    }
 }
+
+/// What an error says after [`Watcher::is_stopped`].
+const INTERRUPTED: &str = "interrupted";
 
 /// A cluster that is to be there.
 #[derive(Debug, Clone, Copy)]
@@ -44,12 +58,12 @@ pub struct Wanted<'w> {
 }
 
 impl Wanted<'_> {
-    /// Starts all but its run. What is there is left as it is.
+    /// Starts all but its run. What is there is left as it is. Returns false if all was there.
     ///
     /// # Errors
     /// The first step that fails, with what its command has said; what was started before stays. If
     /// another driver is at it.
-    pub fn start(&self, hosts: &Hosts, watcher: &dyn Watcher) -> Result<()> {
+    pub fn start(&self, hosts: &Hosts, watcher: &dyn Watcher) -> Result<bool> {
         let place = Place::take(self.store, &self.plan.cluster)?;
         if let Some(slots) = self.processors.checked_div(self.spec.nodes) {
             place.write_host_file(&crate::plan::host_file(self.spec, slots.max(1)))?;
@@ -70,19 +84,24 @@ pub fn end(store: &Path, cluster: &str, hosts: &Hosts) -> Result<usize> {
     Ok(count)
 }
 
-/// Starts what a plan says, up to its `run`. What is there is left as it is.
+/// Starts what a plan says, up to its `run`. What is there is left as it is. Returns false if all
+/// was there.
 ///
 /// # Errors
 /// The first step that fails, with what its command has said. What was started before stays.
-fn start(plan: &Plan, hosts: &Hosts, watcher: &dyn Watcher) -> Result<()> {
+fn start(plan: &Plan, hosts: &Hosts, watcher: &dyn Watcher) -> Result<bool> {
+    let mut is_new = false;
     for phase in &plan.phases {
         if matches!(phase.steps[..], [Step { act: Act::Run { .. }, .. }]) {
             break;
         }
+        if watcher.is_stopped() {
+            return Err(Error::new(INTERRUPTED));
+        }
         watcher.phase(phase)?;
-        carry_out(plan, phase, hosts)?;
+        is_new |= carry_out(plan, phase, hosts, watcher)?;
     }
-    Ok(())
+    Ok(is_new)
 }
 
 /// Runs the application of a plan to its end. Returns its exit status; `None` if there is none.
@@ -99,9 +118,14 @@ pub fn run(plan: &Plan, hosts: &Hosts) -> Result<Option<u8>> {
     hosts.of(step.host.as_deref())?.run_attached(words).map(Some)
 }
 
-fn carry_out(plan: &Plan, phase: &Phase, hosts: &Hosts) -> Result<()> {
-    let one = |step: &Step| steps::carry_out(plan, step, hosts.of(step.host.as_deref())?);
-    hosts::at_once(phase.steps.iter(), one).into_iter().collect()
+fn carry_out(plan: &Plan, phase: &Phase, hosts: &Hosts, watcher: &dyn Watcher) -> Result<bool> {
+    let stop = || watcher.is_stopped();
+    let one = |step: &Step| {
+        let host = hosts.of(step.host.as_deref())?;
+        steps::carry_out(&steps::At { plan, host, stop: &stop }, step)
+    };
+    let done: Result<Vec<bool>> = hosts::at_once(phase.steps.iter(), one).into_iter().collect();
+    Ok(done?.contains(&true))
 }
 
 /// A command that has failed, with what it said.
