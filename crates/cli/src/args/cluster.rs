@@ -129,9 +129,6 @@ pub(crate) struct ClusterLogsArgs {
     /// Print only the last N lines of each container
     #[arg(short = 'n', long, value_name = "N", default_value = "all")]
     pub tail: String,
-    /// Show no colours
-    #[arg(long)]
-    pub no_color: bool,
     /// The cluster if no file is given; nodes, services or containers
     #[arg(value_name = "WORDS")]
     pub words: Vec<String>,
@@ -161,9 +158,6 @@ pub(crate) struct ClusterCpArgs {
 pub(crate) struct ClusterAttachArgs {
     #[command(flatten)]
     pub which: Which,
-    /// Show no colours
-    #[arg(long)]
-    pub no_color: bool,
 }
 
 /// `cluster idle`.

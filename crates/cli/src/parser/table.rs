@@ -19,8 +19,10 @@ pub(crate) enum Section {
     Networks,
     Space,
     Coracle,
-    /// Not listed.
+    /// Not listed in the overview.
     Hidden,
+    /// Listed nowhere: only this program calls it.
+    Internal,
 }
 
 impl Section {
@@ -474,8 +476,8 @@ coracle network create --scope cluster --address 10.0.0.1 far"
         cluster::ClusterUpArgs,
         commands::cluster::up,
         "Start what a cluster file says: services, or a run to its end",
-        examples: "coracle cluster up -f gateway.toml        # until ctrl-C
-    coracle cluster up -d -f gateway.toml     # until 'cluster down'"
+        examples: "coracle cluster up -f gateway.toml        # until ctrl-C\n\
+                   coracle cluster up -d -f gateway.toml     # until 'cluster down'"
     ),
     command!(
         "cluster down",
@@ -497,8 +499,8 @@ coracle network create --scope cluster --address 10.0.0.1 far"
         cluster::ClusterRunArgs,
         commands::cluster::members::run,
         "Run a command in a node of a cluster that is up",
-        examples: "coracle cluster run -f job.toml                    # [run] of the file
-    coracle cluster run -f job.toml --on node2 -- df -h /scratch",
+        examples: "coracle cluster run -f job.toml                    # [run] of the file\n\
+                   coracle cluster run -f job.toml --on node2 -- df -h /scratch",
         ends: true
     ),
     command!(
@@ -507,8 +509,8 @@ coracle network create --scope cluster --address 10.0.0.1 far"
         cluster::ClusterExecArgs,
         commands::cluster::members::exec,
         "Run a further command in a container of a cluster",
-        examples: "coracle cluster exec -it gateway db psql
-    coracle cluster exec -f gateway.toml portal-2 ps",
+        examples: "coracle cluster exec -it gateway db psql\n\
+                   coracle cluster exec -f gateway.toml portal-2 ps",
         ends: true
     ),
     command!(
@@ -517,8 +519,8 @@ coracle network create --scope cluster --address 10.0.0.1 far"
         cluster::ClusterLogsArgs,
         commands::cluster::members::logs,
         "Print what the containers of a cluster have written",
-        examples: "coracle cluster logs -f gateway             # follows
-    coracle cluster -f gateway.toml logs -f db  # the first -f is the file"
+        examples: "coracle cluster logs -f gateway             # follows\n\
+                   coracle cluster -f gateway.toml logs -f db  # the first -f is the file"
     ),
     command!(
         "cluster attach",
@@ -546,14 +548,14 @@ coracle cluster cp job node1:/job/out node2:/job/in"
     ),
     command!(
         "cluster idle",
-        Hidden,
+        Internal,
         cluster::ClusterIdleArgs,
         commands::cluster::idle,
         "Wait for ever: the program of a node's container"
     ),
     command!(
         "cluster probe",
-        Hidden,
+        Internal,
         cluster::ClusterProbeArgs,
         commands::cluster::probe,
         "Wait until a service takes connections, or answers"

@@ -6,7 +6,6 @@ use std::time::Duration;
 use rustix::process::Signal;
 use testkit::person::LIMIT;
 use testkit::running::Running;
-use testkit::skip::Outcome;
 
 use crate::Case;
 use crate::world::{BOX, Lab};
@@ -19,9 +18,11 @@ pub(crate) const CASES: &[Case] = &[
     ("up_and_down_at_once", up_and_down_at_once),
 ];
 
-/// How often each command is killed, each time a little later.
-const TIMES: u64 = 14;
-const STEP: Duration = Duration::from_millis(45);
+/// How often each command is killed, each time a little later; and where all is to be tried.
+const TIMES: u32 = 10;
+const MANY: u32 = 100;
+/// So long after each other the longest and the shortest of these times are.
+const SPAN: Duration = Duration::from_millis(650);
 
 const NAMES: [&str; 4] = ["kill-db-1", "kill-node1", "kill-node2", "kill-web-1"];
 
@@ -42,14 +43,20 @@ fn is_whole(lab: &Lab<'_>) {
     assert_eq!(page.ok().out(), "page\n");
 }
 
-fn killed_up(lab: &Lab<'_>) -> Outcome {
+/// The times after which a command is killed.
+fn times() -> impl Iterator<Item = (usize, Duration)> {
+    let count = if std::env::var_os(testkit::person::ALL).is_some() { MANY } else { TIMES };
+    (0..count).map(move |number| SPAN * number / count).enumerate()
+}
+
+fn killed_up(lab: &Lab<'_>) {
     let words = start(lab);
-    for time in 0..TIMES {
+    for (number, time) in times() {
         let mut up = Running::start(&mut lab.command(&words));
-        thread::sleep(STEP * time as u32);
+        thread::sleep(time);
         up.signal(Signal::KILL);
         up.end(LIMIT);
-        if time % 2 == 0 {
+        if number % 2 == 0 {
             lab.cluster("down", &[]).ok();
         } else {
             lab.run(&words).ok();
@@ -58,28 +65,26 @@ fn killed_up(lab: &Lab<'_>) -> Outcome {
         }
         lab.is_clean();
     }
-    Ok(())
 }
 
-fn killed_down(lab: &Lab<'_>) -> Outcome {
+fn killed_down(lab: &Lab<'_>) {
     let words = start(lab);
-    for time in 0..TIMES / 2 {
+    for (number, time) in times().step_by(2) {
         lab.run(&words).ok();
         let mut down = Running::start(&mut lab.command(&["cluster", "down", "kill"]));
-        thread::sleep(STEP * time as u32);
+        thread::sleep(time / 2);
         down.signal(Signal::KILL);
         down.end(LIMIT);
-        if time % 2 == 0 {
+        if number % 4 == 0 {
             lab.run(&words).ok();
             is_whole(lab);
         }
         lab.cluster("down", &[]).ok();
         lab.is_clean();
     }
-    Ok(())
 }
 
-fn killed_in_its_run(lab: &Lab<'_>) -> Outcome {
+fn killed_in_its_run(lab: &Lab<'_>) {
     let file = lab.file(&format!(
         "name = \"kill\"\nimage = \"{BOX}\"\nnodes = 2\n[run]\ncommand = \"echo go; sleep 600\"\n"
     ));
@@ -89,10 +94,9 @@ fn killed_in_its_run(lab: &Lab<'_>) -> Outcome {
     assert_eq!(up.end(LIMIT), 137);
     assert_eq!(lab.containers(), ["kill-node1", "kill-node2"]);
     lab.cluster("down", &[]).ok();
-    Ok(())
 }
 
-fn two_drivers(lab: &Lab<'_>) -> Outcome {
+fn two_drivers(lab: &Lab<'_>) {
     let words = start(lab);
     let (one, two) = thread::scope(|scope| {
         let two = scope.spawn(|| lab.run(&words));
@@ -105,18 +109,16 @@ fn two_drivers(lab: &Lab<'_>) -> Outcome {
     assert_eq!(idle, 1, "{one:?} {two:?}");
     is_whole(lab);
     lab.cluster("down", &[]).ok();
-    Ok(())
 }
 
-fn up_and_down_at_once(lab: &Lab<'_>) -> Outcome {
+fn up_and_down_at_once(lab: &Lab<'_>) {
     let words = start(lab);
     for time in 0..4 {
         let mut up = Running::start(&mut lab.command(&words));
-        thread::sleep(STEP * 3 * time);
+        thread::sleep(SPAN / 4 * time);
         lab.cluster("down", &[]).ok();
         assert_eq!(up.end(LIMIT), 0, "{}", up.text());
         lab.cluster("down", &[]).ok();
         lab.is_clean();
     }
-    Ok(())
 }

@@ -1,7 +1,5 @@
 //! Files and names that are wrong, on the command line.
 
-use testkit::skip::Outcome;
-
 use crate::Case;
 use crate::world::{BOX, Lab};
 
@@ -55,7 +53,7 @@ const BAD: &[(&str, &str, u32, &str)] = &[
     ),
 ];
 
-fn bad_files(lab: &Lab<'_>) -> Outcome {
+fn bad_files(lab: &Lab<'_>) {
     for (text, fact, line, hint) in BAD {
         lab.file(text);
         for (word, status) in [("explain", 1), ("up", 125), ("status", 1), ("down", 1)] {
@@ -72,11 +70,10 @@ fn bad_files(lab: &Lab<'_>) -> Outcome {
     let binary = lab.dir.join("lab.toml");
     lab.world.person.file(&binary, b"name = \"\xff\"\n");
     assert!(lab.cluster("explain", &[]).expect(1).err().contains("is not UTF-8"));
-    Ok(())
 }
 
 /// What a file may say and this version does not do: `explain` shows it, `up` says where it is.
-fn not_carried_out_yet(lab: &Lab<'_>) -> Outcome {
+fn not_carried_out_yet(lab: &Lab<'_>) {
     let begin = format!("name = \"lab\"\nimage = \"{BOX}\"\nnodes = 1\n");
     for (more, key) in [
         ("backend = { kind = \"qemu\" }\n", "qemu"),
@@ -92,11 +89,10 @@ fn not_carried_out_yet(lab: &Lab<'_>) -> Outcome {
         assert!(said.contains(key) && said.contains("is not carried out yet"), "{said}");
         assert!(said.contains("lab.toml:") && said.contains("hint: "), "{said}");
     }
-    Ok(())
 }
 
 /// No image, no store, and no home that can be written.
-fn explain_needs_nothing(lab: &Lab<'_>) -> Outcome {
+fn explain_needs_nothing(lab: &Lab<'_>) {
     let file = lab.file("name = \"lab\"\nimage = \"127.0.0.1:1/none:1\"\nnodes = 2\n");
     let mut command = lab.command(&["cluster", "explain", "-f", &file]);
     command.env("HOME", "/proc/nowhere");
@@ -105,10 +101,9 @@ fn explain_needs_nothing(lab: &Lab<'_>) -> Outcome {
     assert!(plan.starts_with("cluster lab\nbackend local: this machine\n"), "{plan}");
     assert!(plan.contains("coracle pull 127.0.0.1:1/none:1"), "{plan}");
     assert!(plan.contains("--name lab-node2"), "{plan}");
-    Ok(())
 }
 
-fn names_are_no_paths(lab: &Lab<'_>) -> Outcome {
+fn names_are_no_paths(lab: &Lab<'_>) {
     let canary = lab.world.person.store().join("canary");
     lab.world.person.file(&canary, "here\n");
     for name in ["..", "../..", ".", "", "/", "a/../b", "A", "x y", "-x", "é", "x\ny", "a-"] {
@@ -125,5 +120,4 @@ fn names_are_no_paths(lab: &Lab<'_>) -> Outcome {
     let unknown = lab.run(&["cluster", "status", "unknown"]);
     assert_eq!(unknown.ok().out().lines().count(), 1);
     lab.run(&["cluster", "down", "unknown"]).ok();
-    Ok(())
 }

@@ -6,7 +6,6 @@ use rustix::process::Signal;
 use testkit::command::{Input, run_with, until};
 use testkit::person::LIMIT;
 use testkit::running::Running;
-use testkit::skip::Outcome;
 use testkit::terminal::Terminal;
 
 use crate::Case;
@@ -32,7 +31,7 @@ fn job(lab: &Lab<'_>, command: &str) {
     ));
 }
 
-fn run_status(lab: &Lab<'_>) -> Outcome {
+fn run_status(lab: &Lab<'_>) {
     for (command, status) in [
         ("exit 0", 0),
         ("exit 7", 7),
@@ -49,10 +48,9 @@ fn run_status(lab: &Lab<'_>) -> Outcome {
     let hosts = "node1 slots=4\nnode2 slots=4\nnode3 slots=4\n";
     assert_eq!(up.ok().out(), format!("node2\n/www\n1 2\n{hosts}"));
     assert!(up.err().ends_with("oh\n"), "{up:?}");
-    Ok(())
 }
 
-fn run_again(lab: &Lab<'_>) -> Outcome {
+fn run_again(lab: &Lab<'_>) {
     job(lab, "echo $A $B; exit 6");
     let early = lab.cluster("run", &[]);
     let said = early.expect(125).err();
@@ -83,10 +81,9 @@ fn run_again(lab: &Lab<'_>) -> Outcome {
     lab.file(&format!("name = \"job\"\nimage = \"{BOX}\"\n[service.a]\ncommand = \"sleep 600\"\n"));
     let run = lab.cluster("run", &["true"]);
     assert!(run.expect(125).err().contains("cluster exec"), "{run:?}");
-    Ok(())
 }
 
-fn run_on_a_terminal(lab: &Lab<'_>) -> Outcome {
+fn run_on_a_terminal(lab: &Lab<'_>) {
     let file = lab.file(&format!("name = \"tty\"\nimage = \"{BOX}\"\nnodes = 1\n"));
     lab.cluster("up", &["-d"]).ok();
     let command = ["sh", "-c", "tty; read word; echo got $word; exit 3"];
@@ -109,11 +106,10 @@ fn run_on_a_terminal(lab: &Lab<'_>) -> Outcome {
     terminal.type_in(b"\x03").expect("a key");
     assert_eq!(terminal.end().and_then(|status| status.code()), Some(9));
     lab.cluster("down", &[]).ok();
-    Ok(())
 }
 
 /// A batch system sends SIGTERM to `up`, whose application decides.
-fn run_is_asked_to_end(lab: &Lab<'_>) -> Outcome {
+fn run_is_asked_to_end(lab: &Lab<'_>) {
     let up = |lab: &Lab<'_>| {
         let file = lab.dir.join("lab.toml").display().to_string();
         let running = Running::start(&mut lab.command(&["cluster", "up", "-f", &file]));
@@ -130,13 +126,12 @@ fn run_is_asked_to_end(lab: &Lab<'_>) -> Outcome {
     let mut running = up(lab);
     running.signal(Signal::TERM);
     assert_eq!(running.end(LIMIT), 143, "{}", running.text());
-    Ok(())
 }
 
 const SERVICES: &str = "[service.web]\ncommand = \"exec httpd -f -p 80 -h /www\"\nready = { tcp = 80 }\n\
                         replicas = 2\n";
 
-fn interrupted_services(lab: &Lab<'_>) -> Outcome {
+fn interrupted_services(lab: &Lab<'_>) {
     let file = lab.file(&format!("name = \"stay\"\nimage = \"{BOX}\"\n{SERVICES}"));
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let mut up = Running::start(&mut lab.command(&["cluster", "up", "-f", &file]));
@@ -159,11 +154,10 @@ fn interrupted_services(lab: &Lab<'_>) -> Outcome {
     up.expect("ctrl-C ends it");
     lab.cluster("down", &[]).ok();
     assert_eq!(up.end(LIMIT), 0, "{}", up.text());
-    Ok(())
 }
 
 /// Long before the service would be ready.
-fn interrupted_start(lab: &Lab<'_>) -> Outcome {
+fn interrupted_start(lab: &Lab<'_>) {
     let file = lab.file(&format!(
         "name = \"early\"\nimage = \"{BOX}\"\n[service.slow]\ncommand = \"sleep 600\"\n\
          ready = {{ tcp = 80, within = \"10m\" }}\n"
@@ -181,10 +175,9 @@ fn interrupted_start(lab: &Lab<'_>) -> Outcome {
         }
         lab.is_clean();
     }
-    Ok(())
 }
 
-fn streams_that_are_closed(lab: &Lab<'_>) -> Outcome {
+fn streams_that_are_closed(lab: &Lab<'_>) {
     job(lab, "cat; echo done");
     let file = lab.dir.join("lab.toml").display().to_string();
     let up = run_with(&mut lab.without_input(&["cluster", "up", "-f", &file]), Input::AsIs, LIMIT);
@@ -203,5 +196,4 @@ fn streams_that_are_closed(lab: &Lab<'_>) -> Outcome {
     {
         lab.script(&format!("\"$coracle\" cluster {command} {close}")).ok();
     }
-    Ok(())
 }

@@ -77,14 +77,13 @@ impl Stage {
     }
 
     /// Checks that all processes of the cases have ended.
-    pub(crate) fn nothing_is_left(&self) -> Outcome {
+    pub(crate) fn nothing_is_left(&self) {
         for world in &self.worlds {
             let _turn = world.turn.lock().unwrap_or_else(PoisonError::into_inner);
             let gone = || world.processes().is_empty().then_some(());
             let gone = until(Duration::from_secs(20), gone);
             assert!(gone.is_some(), "processes are left: {:#?}", world.processes());
         }
-        Ok(())
     }
 }
 
@@ -119,7 +118,7 @@ pub(crate) struct World {
 
 impl World {
     /// Runs a case, and checks that nothing of it is left.
-    pub(crate) fn try_out(&self, case: fn(&Lab<'_>) -> Outcome) -> Outcome {
+    pub(crate) fn try_out(&self, case: impl Fn(&Lab<'_>) -> Outcome) -> Outcome {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let lab = Lab { world: self, dir: self.person.dir(&format!("lab-{number}")) };

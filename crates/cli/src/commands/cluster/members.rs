@@ -112,27 +112,21 @@ pub(crate) fn logs(context: &Context, args: &ClusterLogsArgs) -> Result<Exit, Re
         tail: crate::commands::logs::tail(&args.tail)?.map(|lines| lines as u64),
         timestamps: args.timestamps,
     };
-    show(context, &cluster, names, &logs, args.no_color)
+    show(context, &cluster, names, &logs)
 }
 
 /// `cluster attach`.
 pub(crate) fn attach(context: &Context, args: &ClusterAttachArgs) -> Result<Exit, Report> {
     let logs = Logs { follow: true, tail: Some(0), timestamps: false };
-    show(context, &super::name(&args.which)?, &[], &logs, args.no_color)
+    show(context, &super::name(&args.which)?, &[], &logs)
 }
 
-fn show(
-    context: &Context,
-    cluster: &str,
-    names: &[String],
-    logs: &Logs,
-    no_color: bool,
-) -> Result<Exit, Report> {
+fn show(context: &Context, cluster: &str, names: &[String], logs: &Logs) -> Result<Exit, Report> {
     let hosts = this_machine(context)?;
     let set = SignalSet::of(&ENDING);
     let _blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
     let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
-    let plain = no_color || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let reader = Printer { interrupted: Interrupted::by(&signals), plain };
     logs.show(cluster, names, &hosts, &reader)?;
     Ok(reader.interrupted.exit().unwrap_or(Exit::OK))
