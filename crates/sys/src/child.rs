@@ -42,7 +42,7 @@ pub fn apart(command: &mut Command, end: Option<Signal>) {
 
 /// Lets a command's process begin with no signal blocked, whatever the caller blocks.
 pub fn unblocked(command: &mut Command) {
-    // SAFETY: between `fork` and `execve` only one system call is made, by a function that allocates
+    // SAFETY: between `fork` and `execve` one system call is made, by a function that allocates
     // nothing and takes no lock.
     unsafe { command.pre_exec(crate::event::block_none) };
 }

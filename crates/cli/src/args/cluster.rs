@@ -148,7 +148,7 @@ pub(crate) struct ClusterCpArgs {
     /// Follow a symbolic link that SOURCE names
     #[arg(short = 'L', long)]
     pub follow_link: bool,
-    /// The cluster if no file is given; from and to: NODE:PATH, a host path, or '-' for a tar stream
+    /// The cluster if no file is given; from and to: NODE:PATH, a host path, or '-' for a tar
     #[arg(value_name = "WORDS", num_args = 2..=3, required = true)]
     pub words: Vec<String>,
 }

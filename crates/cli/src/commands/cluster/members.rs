@@ -1,5 +1,6 @@
 //! `cluster run`, `exec`, `logs`, `attach` and `cp`: what works on a cluster that is up.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 
@@ -126,7 +127,8 @@ fn show(context: &Context, cluster: &str, names: &[String], logs: &Logs) -> Resu
     let set = SignalSet::of(&ENDING);
     let _blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
     let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let no_color = context.surroundings().environment.get(OsStr::new("NO_COLOR"));
+    let plain = no_color.is_some_and(|value| !value.is_empty());
     let reader = Printer { interrupted: Interrupted::by(&signals), plain };
     logs.show(cluster, names, &hosts, &reader)?;
     Ok(reader.interrupted.exit().unwrap_or(Exit::OK))

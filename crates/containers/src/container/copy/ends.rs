@@ -187,8 +187,8 @@ impl<'s> Source<'s> {
         Self { shown, base: OsStr::new(base(path)), is_directory, contents_only }
     }
 
-    /// The directory of the container `name` that its archive is unpacked in, and what the archive's
-    /// first entry has to be called, for the target `path`, at which something was found.
+    /// The directory of the container `name` that its archive is unpacked in, and what the first
+    /// entry of the archive has to be called, for the target `path`, at which something was found.
     ///
     /// # Errors
     /// If a file is where a directory has to be.
