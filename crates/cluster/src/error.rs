@@ -48,6 +48,13 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+impl From<containers::Error> for Error {
+    fn from(error: containers::Error) -> Self {
+        let facts: Vec<String> = std::iter::once(error.fact()).chain(error.causes()).collect();
+        Self { fact: facts.join(": "), excerpt: None, hint: error.hint() }
+    }
+}
+
 impl From<crate::channel::Error> for Error {
     fn from(error: crate::channel::Error) -> Self {
         let hint = error.hint();

@@ -1,4 +1,5 @@
-//! Starts programs that live no longer than the process that started them.
+//! Starts programs that live no longer than the process that started them, or that get no signal
+//! mask of it.
 //!
 //! [`apart`] prepares a [`Command`]. Its process is the first of a new session, so signals of the
 //! caller's terminal do not reach it and one call reaches all that belongs to it. It blocks no
@@ -39,9 +40,10 @@ pub fn apart(command: &mut Command, end: Option<Signal>) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Lets the command's process block no signal, though the caller may.
+/// Lets a command's process begin with no signal blocked, whatever the caller blocks.
 pub fn unblocked(command: &mut Command) {
-    // SAFETY: as in [`apart`].
+    // SAFETY: between `fork` and `execve` one system call is made, by a function that allocates
+    // nothing and takes no lock.
     unsafe { command.pre_exec(crate::event::block_none) };
 }
 
@@ -73,6 +75,19 @@ mod tests {
     use std::io::Read as _;
     use std::process::Stdio;
     use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_mask_is_not_passed_on() {
+        let _mask = crate::event::MaskGuard::block(crate::event::SignalSet::of(&[15])).unwrap();
+        let blocked = |command: &mut Command| {
+            let out = command.arg("/proc/self/status").output().unwrap().stdout;
+            String::from_utf8_lossy(&out).contains("SigBlk:\t0000000000004000")
+        };
+        assert!(blocked(&mut Command::new("cat")));
+        let mut command = Command::new("cat");
+        unblocked(&mut command);
+        assert!(!blocked(&mut command));
+    }
 
     #[test]
     fn the_session_is_its_own_and_complete() {

@@ -39,7 +39,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["host", "hostfs", "view", "blobs", "sys", "abi"]),
     ("containers", &["engine", "host", "net", "oci", "registry", "rootfs", "store", "sys"]),
     ("cluster", &["containers", "host", "net", "oci", "sys", "store"]),
-    ("cli", &["containers", "engine", "host", "oci", "registry", "rootfs", "store", "sys"]),
+    (
+        "cli",
+        &["cluster", "containers", "engine", "host", "oci", "registry", "rootfs", "store", "sys"],
+    ),
     ("testkit", &["oci"]),
     ("xtask", &["testkit", "abi"]),
 ];

@@ -1,7 +1,10 @@
 //! `cluster explain`, `up`, `down`, `status`, and what runs in containers of clusters.
 
+pub(crate) mod members;
+
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use cluster::agent;
@@ -29,6 +32,7 @@ const COLUMNS: &[Column] = &[
     ("Name", "NAME"),
     ("Host", "HOST"),
     ("Role", "ROLE"),
+    ("Host", "HOST"),
     ("Status", "STATUS"),
     ("Image", "IMAGE"),
     ("Ports", "PORTS"),
@@ -61,19 +65,29 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
     if batch::is_outside(context, &spec)? {
         return batch::up(context, &spec, own_words(context)?, args.detach, &signals);
     }
-    if args.detach && spec.run.is_some() {
-        let fact = "a [run] ends with this command, and cannot be left behind yet";
-        return Err(Report::new(fact).hint("leave --detach out, or use nohup or a batch job"));
-    }
+    let interrupted = Interrupted::by(&signals);
+    let shown = Shown { interrupted: &interrupted, is_quiet: context.is_quiet() };
     let setting = setting(context)?;
     let directory = context.session()?.absolute(spec.directory())?;
-    let shown = Shown { signals: &signals, is_quiet: context.is_quiet() };
-    let was_up = driver::is_known(&setting, &spec.name);
+    let name = &spec.name;
+    let was_up = driver::is_known(&setting, name);
     // With --detach the containers are left when this command ends, however it does.
     let hold = (!args.detach).then_some(time(&args.grace)?);
     let started = driver::start(&spec, &setting, &directory, (hold, &shown));
+    if started.as_ref().is_ok_and(|cluster| !cluster.is_new) {
+        shown.say(&format!("cluster {name} was up already"));
+    }
     if args.detach {
-        started?;
+        started.map_err(|error| {
+            let hint = error.hint().map_or_else(
+                || format!("what was started stays: coracle cluster logs {name}, down {name}"),
+                str::to_owned,
+            );
+            interrupted.report(&error).hint(hint)
+        })?;
+        if spec.run.is_some() {
+            shown.say("[run] waits for: coracle cluster run -f FILE");
+        }
         return Ok(Exit::OK);
     }
     let cluster = match started {
@@ -83,13 +97,13 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
             if !was_up && let Err(left) = driver::end(&setting, &spec.name, false) {
                 note(&left.to_string());
             }
-            return Err(error.into());
+            return Err(interrupted.report(&error));
         }
     };
     let ended = cluster.run(&shown).and_then(|status| {
         let Some(status) = status else {
-            shown.say(&format!("cluster {} is up; ctrl-C ends it", spec.name));
-            return wait(&spec.name, &cluster.hosts, &signals);
+            shown.say(&format!("cluster {name} is up; ctrl-C ends it"));
+            return wait(name, &cluster.hosts, &interrupted);
         };
         Ok(status)
     });
@@ -99,7 +113,7 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
             if let Err(left) = gone {
                 note(&left.to_string());
             }
-            Err(error.into())
+            Err(interrupted.report(&error))
         }
     }
 }
@@ -124,6 +138,7 @@ pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit
             "Name": one.name,
             "Host": one.host,
             "Role": one.role,
+            "Host": one.host,
             "State": one.state,
             "Status": one.status,
             "Image": one.image,
@@ -207,9 +222,13 @@ pub(crate) fn probe(_: &Context, args: &ClusterProbeArgs) -> Result<Exit, Report
 fn name(which: &Which) -> Result<String, Report> {
     match (&which.file, &which.name) {
         (Some(file), _) => Ok(spec::read(file)?.name),
-        (None, Some(name)) => Ok(name.clone()),
-        (None, None) => Err(Report::wrong_words("which cluster?").hint("give -f FILE or its name")),
+        (None, Some(name)) => Ok(spec::name(name)?),
+        (None, None) => Err(no_cluster()),
     }
+}
+
+fn no_cluster() -> Report {
+    Report::wrong_words("which cluster?").hint("give -f FILE or its name")
 }
 
 fn planned(context: &Context, spec: &Spec) -> Result<Plan, Report> {
@@ -260,12 +279,12 @@ fn cannot_wait(error: &std::io::Error) -> Report {
 }
 
 /// Waits for a signal, or until somebody else has ended the cluster. Returns the exit status.
-fn wait(cluster: &str, hosts: &Hosts, signals: &SignalFd) -> cluster::Result<u8> {
+fn wait(cluster: &str, hosts: &Hosts, interrupted: &Interrupted<'_>) -> cluster::Result<u8> {
     let timeout = Timespec::try_from(LOOK).ok();
     loop {
-        let _ = poll(&mut [PollFd::new(signals, PollFlags::IN)], timeout.as_ref());
-        if let Ok(Some(signal)) = signals.next() {
-            return Ok(128 + signal.number as u8);
+        let _ = poll(&mut [PollFd::new(interrupted.signals, PollFlags::IN)], timeout.as_ref());
+        if let Some(Exit(status)) = interrupted.is_so().then(|| interrupted.exit()).flatten() {
+            return Ok(status);
         }
         if driver::status(cluster, hosts)?.is_empty() {
             return Ok(0);
@@ -273,9 +292,51 @@ fn wait(cluster: &str, hosts: &Hosts, signals: &SignalFd) -> cluster::Result<u8>
     }
 }
 
+/// Whether a signal asks this command to end.
+struct Interrupted<'s> {
+    signals: &'s SignalFd,
+    /// The first one; 0 as long as there is none.
+    number: AtomicI32,
+}
+
+impl<'s> Interrupted<'s> {
+    const fn by(signals: &'s SignalFd) -> Self {
+        Self { signals, number: AtomicI32::new(0) }
+    }
+
+    fn is_so(&self) -> bool {
+        if let Ok(Some(signal)) = self.signals.next() {
+            let _ = self.number.compare_exchange(
+                0,
+                signal.number,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+        self.number.load(Ordering::Relaxed) != 0
+    }
+
+    /// The status of a command that was interrupted.
+    fn exit(&self) -> Option<Exit> {
+        match self.number.load(Ordering::Relaxed) {
+            0 => None,
+            number => Some(Exit(128 + number as u8)),
+        }
+    }
+
+    /// A failure, which may be that of an interrupted command.
+    fn report(&self, error: &cluster::Error) -> Report {
+        let report = Report::of(error, error.hint().map(str::to_owned));
+        match self.exit() {
+            Some(exit) => report.exit(exit),
+            None => report,
+        }
+    }
+}
+
 /// What the user sees of a start.
 struct Shown<'s> {
-    signals: &'s SignalFd,
+    interrupted: &'s Interrupted<'s>,
     is_quiet: bool,
 }
 
@@ -289,16 +350,18 @@ impl Shown<'_> {
 
 impl Watcher for Shown<'_> {
     fn phase(&self, name: &str) -> cluster::Result<()> {
-        if let Ok(Some(_)) = self.signals.next() {
-            return Err(cluster::Error::new("interrupted"));
-        }
         self.say(name);
         Ok(())
     }
 
     fn signal(&self, within: Duration) -> Option<i32> {
         let within = Timespec::try_from(within).ok();
-        let _ = poll(&mut [PollFd::new(self.signals, PollFlags::IN)], within.as_ref());
-        self.signals.next().ok().flatten().map(|signal| signal.number)
+        let signals = self.interrupted.signals;
+        let _ = poll(&mut [PollFd::new(signals, PollFlags::IN)], within.as_ref());
+        signals.next().ok().flatten().map(|signal| signal.number)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.interrupted.is_so()
     }
 }

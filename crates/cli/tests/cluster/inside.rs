@@ -10,8 +10,10 @@ use testkit::person::LIMIT;
 use testkit::running::Running;
 use testkit::skip::{Outcome, Skip};
 
-use crate::Case;
 use crate::world::{BOX, Lab};
+
+/// A case, with a directory for its cluster files.
+type Case = (&'static str, fn(&Lab<'_>) -> Outcome);
 
 pub(crate) const USERS: Case = ("rsh_users", users);
 

@@ -2,10 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use testkit::command::{Finished, Input, find_program, run_with, until};
@@ -13,11 +14,12 @@ use testkit::image::{Built, Image};
 use testkit::layer::{Entry, Layer};
 use testkit::person::{LIMIT, Person, everybody};
 use testkit::scratch::Scratch;
-use testkit::skip::Outcome;
+use testkit::skip::{Outcome, Skip};
 use testkit::users::{Setting, no_namespaces};
 
 /// The image of most cases: busybox and a page.
 pub(crate) const BOX: &str = "localhost/box:1";
+const DEBIAN: &str = "localhost/cluster:debian";
 
 /// What `sh` and others of the image are links to.
 const APPLETS: [&str; 21] = [
@@ -67,6 +69,7 @@ impl Stage {
                     is_whole: is_plain,
                     turn: Mutex::new(()),
                     count: AtomicU32::new(0),
+                    debian: OnceLock::new(),
                 });
             }
         }
@@ -110,6 +113,7 @@ pub(crate) struct World {
     /// One case at a time, so that all that is there is its own.
     turn: Mutex<()>,
     count: AtomicU32,
+    debian: OnceLock<Result<(), Skip>>,
 }
 
 impl World {
@@ -157,6 +161,12 @@ impl Lab<'_> {
         self.command_in(words, &self.world.setting)
     }
 
+    /// The same with closed standard input.
+    pub(crate) fn without_input(&self, words: &[&str]) -> Command {
+        let setting = Setting { closed_stdin: true, ..self.world.setting.clone() };
+        self.command_in(words, &setting)
+    }
+
     fn command_in<S: AsRef<OsStr>>(&self, words: &[S], setting: &Setting) -> Command {
         let Person { program, user, home } = &self.world.person;
         let mut command = user.command_in(program, home, setting);
@@ -167,6 +177,21 @@ impl Lab<'_> {
     /// Runs the program to its end without input.
     pub(crate) fn run<S: AsRef<OsStr>>(&self, words: &[S]) -> Finished {
         run_with(&mut self.command(words), Input::Null, LIMIT)
+    }
+
+    /// `cluster WORD -f FILE WORDS`.
+    pub(crate) fn cluster(&self, word: &str, words: &[&str]) -> Finished {
+        let file = self.dir.join("lab.toml").display().to_string();
+        self.run(&[&["cluster", "-f", &file, word], words].concat())
+    }
+
+    /// Runs a script of the host's shell, in which `$coracle` is the program and `$file` the
+    /// cluster file.
+    pub(crate) fn script(&self, script: &str) -> Finished {
+        let Person { program, user, home } = &self.world.person;
+        let mut command = user.command_in("sh", home, &self.world.setting);
+        command.args(["-c", script]).env("coracle", program).env("file", self.dir.join("lab.toml"));
+        run_with(&mut command, Input::Null, LIMIT)
     }
 
     /// Names of containers, those of ended ones included, in their order.
@@ -203,4 +228,22 @@ impl Lab<'_> {
         }
         self.run(&["network", "prune", "-f"]);
     }
+
+    /// The image with Debian's programs.
+    pub(crate) fn debian(&self) -> Result<&'static str, Skip> {
+        let import = || {
+            let tree = testkit::trees::integration()?;
+            let file = fs::File::open(tree).expect("the tree");
+            let mut import = self.world.person.command(&["import", "-q", "-", DEBIAN]);
+            run_with(import.stdin(file), Input::AsIs, LIMIT).ok();
+            Ok(())
+        };
+        self.world.debian.get_or_init(import).clone().map(|()| DEBIAN)
+    }
+}
+
+/// A port of this machine that nobody has, and a listener that has it until it is dropped.
+pub(crate) fn port() -> (u16, TcpListener) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    (listener.local_addr().expect("an address").port(), listener)
 }

@@ -39,6 +39,15 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// If it cannot be started, or the host is lost.
     fn run(&self, words: &[String]) -> Result<Done>;
+    /// The same. The command gets SIGTERM when `stop`, which is asked some times a second, says so.
+    /// A host that cannot do that lets it end by itself.
+    ///
+    /// # Errors
+    /// As [`Host::run`].
+    fn run_until(&self, words: &[String], stop: &(dyn Fn() -> bool + Sync)) -> Result<Done> {
+        let _ = stop;
+        self.run(words)
+    }
     /// Runs a command on the caller's own streams. Returns its exit status.
     ///
     /// # Errors

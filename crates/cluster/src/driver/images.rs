@@ -1,6 +1,7 @@
 //! Images on hosts: each is pulled once, by the machine that drives, and every host gets the same.
 
-use super::hosts::{Done, Host, Hosts, Task, failed};
+use super::hosts::{Done, Host, Task, failed};
+use super::steps::At;
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 
@@ -15,22 +16,23 @@ fn id(name: &str, host: &dyn Host) -> Result<Option<String>> {
 }
 
 /// Has an image on the machine that drives; one that is there is not asked for again.
-pub(super) fn pull(name: &str, driver: &dyn Host) -> Result<()> {
-    if id(name, driver)?.is_some() {
-        return Ok(());
+/// Returns whether it was pulled.
+pub(super) fn pull(name: &str, at: &At<'_>) -> Result<bool> {
+    if id(name, at.host)?.is_some() {
+        return Ok(false);
     }
     let pull = words(&["pull", "--quiet", name]);
-    let done = driver.run(&pull)?;
-    if done.is_good() { Ok(()) } else { Err(failed(format!("image {name}"), &pull, &done)) }
+    let done = at.run(&pull)?;
+    if done.is_good() { Ok(true) } else { Err(failed(format!("image {name}"), &pull, &done)) }
 }
 
-/// Has the driver's image on another host, and in it the same bytes.
-pub(super) fn give(name: &str, host: &dyn Host, hosts: &Hosts) -> Result<()> {
-    let driver = hosts.driver();
+/// Has the driver's image on another host, and in it the same bytes. Returns whether it was sent.
+pub(super) fn give(name: &str, at: &At<'_>) -> Result<bool> {
+    let (driver, host) = (at.hosts.driver(), at.host);
     let wanted = id(name, driver)?
         .ok_or_else(|| Error::new(format!("image {name} is gone from {}", driver.name())))?;
     if id(name, host)?.as_ref() == Some(&wanted) {
-        return Ok(());
+        return Ok(false);
     }
     let save = words(&["save", "--format", "oci-archive", name]);
     let load = words(&["load", "--quiet"]);
@@ -53,7 +55,7 @@ pub(super) fn give(name: &str, host: &dyn Host, hosts: &Hosts) -> Result<()> {
         return Err(failed(what(), &save, &sent));
     }
     match id(name, host)? {
-        Some(found) if found == wanted => Ok(()),
+        Some(found) if found == wanted => Ok(true),
         Some(found) => Err(Error::new(format!(
             "{}: the image that arrived has the digest {found}, and not {wanted}",
             what()

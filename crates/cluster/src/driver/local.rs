@@ -11,9 +11,9 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::pipe::PipeFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use sys::event::{MaskGuard, SignalFd, SignalSet};
 
 use super::hosts::{Attach, Done, Host, Task};
 use crate::channel::{Event, Stream};
@@ -23,6 +23,12 @@ use crate::wire::messages::Ended;
 
 /// Pieces of output that wait for the caller; the command waits while there are more.
 const PIECES: usize = 8;
+/// How often a command that runs is asked for whether it is still wanted.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2: what a command in the foreground gets where
+/// this process is sent them.
+const PASSED_ON: [i32; 6] = [1, 2, 3, TERM, 10, 12];
+const TERM: i32 = 15;
 
 /// This machine.
 #[derive(Debug, Clone)]
@@ -43,6 +49,24 @@ impl Local {
     }
 }
 
+/// A descriptor that is ready when a child has ended.
+fn end_of(child: &Child) -> Result<OwnedFd> {
+    let pid = Pid::from_child(child);
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+        .map_err(|error| cannot_wait(&error.into()))
+}
+
+/// Waits a while for a child's end.
+fn has_ended(end: &OwnedFd) -> bool {
+    let mut ready = [PollFd::new(end, PollFlags::IN)];
+    let _ = poll(&mut ready, Some(&LOOK));
+    !ready[0].revents().is_empty()
+}
+
+fn cannot_wait(error: &std::io::Error) -> Error {
+    Error::new(format!("a command's end cannot be waited for: {error}"))
+}
+
 pub(super) fn ended(status: ExitStatus) -> Ended {
     let code = status.code().map(Ended::Code);
     code.unwrap_or_else(|| Ended::Signal(status.signal().unwrap_or(0)))
@@ -54,10 +78,32 @@ impl Host for Local {
     }
 
     fn run(&self, words: &[String]) -> Result<Done> {
-        let output = self.command(words)?.stdin(Stdio::null()).output();
-        let output = output.map_err(|error| not_started(words, &error))?;
-        let status = ended(output.status).exit_status();
-        Ok(Done { status, out: output.stdout, err: output.stderr })
+        self.run_until(words, &|| false)
+    }
+
+    fn run_until(&self, words: &[String], stop: &(dyn Fn() -> bool + Sync)) -> Result<Done> {
+        let mut command = self.command(words)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A key on the terminal means the driver, which ends what it has begun; and what a killed
+        // driver has begun is not finished behind the back of the next one.
+        sys::child::apart(&mut command, Some(rustix::process::Signal::TERM));
+        let child = command.spawn().map_err(|error| not_started(words, &error))?;
+        let end = end_of(&child)?;
+        std::thread::scope(|scope| {
+            let output = scope.spawn(|| child.wait_with_output());
+            let mut asked = false;
+            while !has_ended(&end) {
+                if !asked && stop() {
+                    asked = true;
+                    let _ = sys::event::send_signal_fd(&end, TERM);
+                }
+            }
+            let lost = |_| std::io::Error::other("its output was not read");
+            let output = output.join().map_err(lost).flatten();
+            let output = output.map_err(|error| not_started(words, &error))?;
+            let status = ended(output.status).exit_status();
+            Ok(Done { status, out: output.stdout, err: output.stderr })
+        })
     }
 
     fn run_attached(&self, words: &[String], attach: Attach) -> Result<u8> {
@@ -65,8 +111,25 @@ impl Host for Local {
         if !attach.input && !attach.terminal {
             command.stdin(Stdio::null());
         }
-        let status = command.status().map_err(|error| not_started(words, &error))?;
-        Ok(ended(status).exit_status())
+        let set = SignalSet::of(&PASSED_ON);
+        let _mask = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
+        let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
+        let mut child = command.spawn().map_err(|error| not_started(words, &error))?;
+        let end = end_of(&child)?;
+        loop {
+            let mut ready =
+                [PollFd::new(&end, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
+            let _ = poll(&mut ready, None);
+            if let Some(status) = child.try_wait().map_err(|error| cannot_wait(&error))? {
+                return Ok(ended(status).exit_status());
+            }
+            while let Ok(Some(signal)) = signals.next() {
+                // A key on the terminal reaches the command, too.
+                if !signal.from_kernel() {
+                    let _ = sys::event::send_signal_fd(&end, signal.number);
+                }
+            }
+        }
     }
 
     fn put(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
@@ -98,7 +161,7 @@ impl Host for Local {
         let mut child = command.spawn().map_err(|error| not_started(words, &error))?;
         let (sender, events) = sync_channel(PIECES);
         let input = child.stdin.take();
-        let end = Arc::new(end_of(&child).map_err(|error| not_started(words, &error))?);
+        let end = Arc::new(end_of(&child)?);
         if let Some(stream) = child.stdout.take() {
             read(stream, Stream::Output, sender.clone(), Arc::clone(&end));
         }
@@ -115,17 +178,6 @@ impl Host for Local {
 
 fn not_started(words: &[String], error: &std::io::Error) -> Error {
     Error::new(format!("cannot run coracle {}: {error}", crate::plan::join(words)))
-}
-
-/// A pipe whose other end is closed when a child has ended. The child is left to be reaped.
-fn end_of(child: &Child) -> std::io::Result<OwnedFd> {
-    let pid = Pid::from_child(child);
-    let (end, open) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    std::thread::Builder::new().spawn(move || {
-        wait_for(pid);
-        drop(open);
-    })?;
-    Ok(end)
 }
 
 /// Waits until a child has ended, and leaves it to be reaped.
@@ -195,8 +247,8 @@ impl Task for LocalTask {
         if let Ok(event) = lock(&self.events).recv() {
             return Some(event);
         }
-        // Its streams are at their end, so the command has ended, or soon does. It is waited for without the lock,
-        // so that it can be signalled meanwhile.
+        // Its streams are at their end, so the command has ended, or soon does. It is waited for
+        // without the lock, so that it can be signalled meanwhile.
         wait_for(self.pid()?);
         let mut child = lock(&self.child).take()?;
         let status = child.wait().ok()?;
@@ -278,6 +330,16 @@ mod tests {
         assert_eq!(task.event(), Some(Event::Ended(Ended::Code(4))));
         let pid = str::from_utf8(&pid).unwrap().trim().parse().ok().and_then(Pid::from_raw);
         rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::KILL).unwrap();
+    }
+
+    #[test]
+    fn a_command_that_is_not_wanted_any_more_is_ended() {
+        let began = std::time::Instant::now();
+        let stop = || began.elapsed() > std::time::Duration::from_millis(150);
+        let words =
+            ["echo out; trap 'echo end >&2; kill $!; exit 3' TERM; sleep 600 & wait".to_owned()];
+        let done = shell().run_until(&words, &stop).unwrap();
+        assert_eq!((done.status, done.out, done.err), (3, b"out\n".to_vec(), b"end\n".to_vec()));
     }
 
     /// The caller blocks it, as `cluster up` does.

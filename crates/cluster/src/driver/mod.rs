@@ -4,11 +4,14 @@
 //! already. So `up` after a killed `up` goes on, and nothing is remembered beside what the
 //! commands leave: containers and a network with the cluster's label. `down` removes these.
 
+mod copy;
 mod doors;
 mod down;
 mod hosts;
 mod images;
 mod local;
+mod logs;
+mod member;
 mod network;
 pub mod place;
 mod reach;
@@ -24,10 +27,13 @@ use crate::error::{Error, Result};
 use crate::plan::{Act, Plan, Site, Step};
 use crate::spec::Spec;
 
+pub use copy::{Copies, Inside};
 use doors::Doors;
 use down::down;
 pub use hosts::{Attach, Done, Host, Hosts, Task};
 pub use local::Local;
+pub use logs::{Logs, Reader};
+pub use member::{Exec, exec, run_again};
 pub use place::Place;
 pub use reach::Reach;
 pub use status::{Container, status};
@@ -38,7 +44,15 @@ pub trait Watcher: Sync {
     fn phase(&self, name: &str) -> Result<()>;
     /// Waits for a signal that the application is to get, for so long at most.
     fn signal(&self, within: Duration) -> Option<i32>;
+
+    /// Whether the start is given up. Asked some times a second.
+    fn is_stopped(&self) -> bool {
+        false
+    }
 }
+
+/// What an error says after [`Watcher::is_stopped`].
+const INTERRUPTED: &str = "interrupted";
 
 /// What the driver has of its own machine.
 #[derive(Debug, Clone)]
@@ -77,6 +91,8 @@ pub struct Cluster {
     pub hosts: Hosts,
     /// What its file comes to on them.
     pub plan: Plan,
+    /// There was something to do.
+    pub is_new: bool,
 }
 
 /// Starts all of a cluster but its run. What is there is left as it is. `directory` is where
@@ -123,17 +139,27 @@ pub fn start(
         };
         hosts.each(put).into_iter().collect::<Result<Vec<()>>>()?;
     }
+    let mut is_new = false;
     for phase in &plan.phases {
         if matches!(phase.steps[..], [Step { act: Act::Run { .. }, .. }]) {
             break;
         }
+        if watcher.is_stopped() {
+            return Err(Error::new(INTERRUPTED));
+        }
         if !matches!(phase.steps[..], [Step { act: Act::Reach(_), .. }, ..]) {
             watcher.phase(&phase.name)?;
-            let one = |step: &Step| steps::carry_out(&plan, step, &hosts, &sites);
-            hosts::at_once(phase.steps.iter(), one).into_iter().collect::<Result<Vec<()>>>()?;
+            let stop = || watcher.is_stopped();
+            let one = |step: &Step| {
+                let host = hosts.of(step.host.as_deref())?;
+                let (plan, hosts, sites) = (&plan, &hosts, &sites);
+                steps::carry_out(&steps::At { plan, host, hosts, sites, stop: &stop }, step)
+            };
+            let done = hosts::at_once(phase.steps.iter(), one);
+            is_new |= done.into_iter().collect::<Result<Vec<bool>>>()?.contains(&true);
         }
     }
-    Ok(Cluster { hosts, plan })
+    Ok(Cluster { hosts, plan, is_new })
 }
 
 /// Has the store of a host's commands.
@@ -218,13 +244,7 @@ impl Cluster {
     /// # Errors
     /// If its command cannot be started, or its host is lost.
     pub fn run(&self, watcher: &dyn Watcher) -> Result<Option<u8>> {
-        let mut steps = self.plan.phases.iter().flat_map(|phase| &phase.steps);
-        let found = steps.find_map(|step| match &step.act {
-            Act::Run { words, .. } => Some((step, words)),
-            _ => None,
-        });
-        let Some((step, words)) = found else { return Ok(None) };
-        let host = step.host.as_deref();
+        let Some((host, words)) = self.plan.run() else { return Ok(None) };
         let doors = Doors::open(&self.plan, &self.hosts)?;
         let task = self.hosts.of(host)?.start(&doors.told(host, words), false)?;
         relay::relay(task, false, &|within| watcher.signal(within)).map(Some)

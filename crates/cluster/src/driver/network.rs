@@ -3,17 +3,17 @@
 use std::path::Path;
 
 use super::hosts::{Done, Host, Hosts, failed};
-use super::steps::is_own;
+use super::steps::{At, is_own};
 use crate::error::Result;
 use crate::plan::Plan;
 
-/// Has the network on a host.
-pub(super) fn create(plan: &Plan, create: &[String], host: &dyn Host) -> Result<()> {
-    if is_own(plan, "network", &plan.cluster, host)? {
-        return Ok(());
+/// Has the network on a host. Returns whether it was made.
+pub(super) fn create(at: &At<'_>, create: &[String]) -> Result<bool> {
+    if is_own(at.plan, "network", &at.plan.cluster, at.host)? {
+        return Ok(false);
     }
-    let done = host.run(create)?;
-    if done.is_good() { Ok(()) } else { Err(failed("the cluster's network", create, &done)) }
+    let done = at.run(create)?;
+    if done.is_good() { Ok(true) } else { Err(failed("the cluster's network", create, &done)) }
 }
 
 /// Makes the network of each host one: collects each host's entry for the list, and gives the list

@@ -1,38 +1,66 @@
 //! The steps of a plan.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::hosts::{Done, Host, Hosts, failed};
-use super::{images, network, site_of};
+use super::{INTERRUPTED, images, network, site_of};
 use crate::error::{Error, Result};
 use crate::plan::{Act, LABEL, Plan, ReadyBy, Site, Step};
 use crate::spec::units;
 
 /// How often a command is repeated until a container is ready, and its state is looked at.
 const PAUSE: Duration = Duration::from_millis(200);
+/// How often is looked whether a container still runs while a command tries to reach it.
+const LOOK: Duration = Duration::from_secs(1);
 
-pub(super) fn carry_out(plan: &Plan, step: &Step, hosts: &Hosts, sites: &[Site]) -> Result<()> {
-    let host = hosts.of(step.host.as_deref())?;
+/// How many lines of a container's output an error has.
+const LAST_WORDS: &str = "5";
+
+/// What a step is carried out with.
+pub(super) struct At<'a> {
+    /// The plan that it belongs to.
+    pub(super) plan: &'a Plan,
+    /// Where.
+    pub(super) host: &'a dyn Host,
+    /// All hosts of the cluster.
+    pub(super) hosts: &'a Hosts,
+    /// What is known of them.
+    pub(super) sites: &'a [Site],
+    /// Whether the start is given up.
+    pub(super) stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl At<'_> {
+    /// Runs a command that may take long.
+    pub(super) fn run(&self, words: &[String]) -> Result<Done> {
+        let done = self.host.run_until(words, self.stop)?;
+        if (self.stop)() { Err(Error::new(INTERRUPTED)) } else { Ok(done) }
+    }
+}
+
+/// Carries out a step. Returns whether there was something to do.
+pub(super) fn carry_out(at: &At<'_>, step: &Step) -> Result<bool> {
     match &step.act {
         Act::Told(text) => Err(Error::new(format!("this cannot be done yet: {text}"))),
-        Act::Reach(_) | Act::Run { .. } => Ok(()),
-        Act::Image(name) if step.host.is_none() => images::pull(name, host),
-        Act::Image(name) => images::give(name, host, hosts),
-        Act::Network(words) => network::create(plan, words, host),
+        Act::Reach(_) | Act::Run { .. } => Ok(false),
+        Act::Image(name) if step.host.is_none() => images::pull(name, at),
+        Act::Image(name) => images::give(name, at),
+        Act::Network(words) => network::create(at, words),
         Act::Join => {
-            let list = |name: &str| {
-                let named = hosts.of(Some(name)).map_or(host, |host| host);
-                site_of(sites, named).members()
+            let list = |name: &str| match at.hosts.of(Some(name)) {
+                Ok(host) => site_of(at.sites, host).members(),
+                Err(_) => site_of(at.sites, at.host).members(),
             };
-            network::join(plan, hosts, &list)
+            network::join(at.plan, at.hosts, &list).map(|()| false)
         }
         Act::Known(words) => {
-            let done = host.run(words)?;
-            let what = || format!("the names on {}", host.name());
-            if done.is_good() { Ok(()) } else { Err(failed(what(), words, &done)) }
+            let done = at.run(words)?;
+            let what = || format!("the names on {}", at.host.name());
+            if done.is_good() { Ok(false) } else { Err(failed(what(), words, &done)) }
         }
-        Act::Start { container, words } => start(plan, container, words, host),
-        Act::Ready { container, by, within } => ready(container, by, *within, host),
+        Act::Start { container, words } => start(at, container, words),
+        Act::Ready { container, by, within } => ready(at, container, by, *within).map(|()| false),
     }
 }
 
@@ -58,58 +86,101 @@ pub(super) fn is_own(plan: &Plan, kind: &str, name: &str, host: &dyn Host) -> Re
     }
 }
 
+/// A container's state, and the status that it has ended with.
 fn state(container: &str, host: &dyn Host) -> Result<Option<String>> {
     let format = "{{.State.Status}} {{.State.ExitCode}}";
     let done = host.run(&words(&["container", "inspect", "--format", format, container]))?;
     Ok(done.is_good().then(|| done.text()))
 }
 
-fn start(plan: &Plan, container: &str, run: &[String], host: &dyn Host) -> Result<()> {
-    if is_own(plan, "container", container, host)? {
-        if state(container, host)?.is_some_and(|state| state.starts_with("running")) {
-            return Ok(());
+fn start(at: &At<'_>, container: &str, run: &[String]) -> Result<bool> {
+    if is_own(at.plan, "container", container, at.host)? {
+        if state(container, at.host)?.is_some_and(|state| state.starts_with("running")) {
+            return Ok(false);
         }
         // One that has ended, or was never started.
         let remove = words(&["rm", "-f", container]);
-        let done = host.run(&remove)?;
+        let done = at.run(&remove)?;
         if !done.is_good() {
             return Err(failed(container, &remove, &done));
         }
     }
-    let done = host.run(run)?;
-    if done.is_good() { Ok(()) } else { Err(failed(container, run, &done)) }
+    let done = at.run(run)?;
+    if done.is_good() { Ok(true) } else { Err(failed(container, run, &done)) }
 }
 
-fn ready(container: &str, by: &ReadyBy, within: Duration, host: &dyn Host) -> Result<()> {
+fn ready(at: &At<'_>, container: &str, by: &ReadyBy, within: Duration) -> Result<()> {
     let until = Instant::now() + within;
-    let late = |done: Option<&Done>| {
-        let said = done.map(|done| String::from_utf8_lossy(&done.err).trim().to_owned());
-        let said = said.filter(|said| !said.is_empty());
-        let said = said.map(|said| format!(": {said}")).unwrap_or_default();
-        let fact = format!("{container} is not ready after {}{said}", units::spell(within));
-        Error::new(fact).with_hint(format!("see: coracle logs {container}"))
-    };
+    let mut said = String::new();
     loop {
-        match state(container, host)? {
-            Some(state) if state.starts_with("running") => {}
-            Some(state) => {
-                let (_, code) = state.split_once(' ').unwrap_or_default();
-                let fact = format!("{container} has ended with status {code}");
-                return Err(Error::new(fact).with_hint(format!("see: coracle logs {container}")));
-            }
-            None => return Err(Error::new(format!("{container} is gone"))),
-        }
-        let done = match by {
-            ReadyBy::Running => return Ok(()),
-            ReadyBy::Trying(words) | ReadyBy::Repeating(words) => host.run(words)?,
-        };
-        if done.is_good() {
+        // One whose start is all that counts may have done its work.
+        if *by == ReadyBy::Running
+            && state(container, at.host)?.is_some_and(|state| state == "exited 0")
+        {
             return Ok(());
         }
-        let tries = matches!(by, ReadyBy::Repeating(_));
-        if !tries || Instant::now() >= until {
-            return Err(late(Some(&done)));
+        let is_running = running(at, container)?;
+        let done = match by {
+            ReadyBy::Running if is_running => return Ok(()),
+            _ if !is_running => None,
+            ReadyBy::Running => None,
+            ReadyBy::Trying(words) => Some(tried(at, container, words)?),
+            ReadyBy::Repeating(words) => Some(at.run(words)?),
+        };
+        if done.as_ref().is_some_and(Done::is_good) {
+            return Ok(());
+        }
+        if let Some(done) = done {
+            String::from_utf8_lossy(&done.err).trim().clone_into(&mut said);
+        }
+        if Instant::now() >= until {
+            let mut fact = format!("{container} is not ready after {}", units::spell(within));
+            for why in [&said, &last_words(at, container)] {
+                if !why.is_empty() {
+                    fact = format!("{fact}\n{why}");
+                }
+            }
+            return Err(Error::new(fact));
+        }
+        if (at.stop)() {
+            return Err(Error::new(INTERRUPTED));
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+/// Whether a container runs; false for one that is being started again.
+fn running(at: &At<'_>, container: &str) -> Result<bool> {
+    let state = state(container, at.host)?;
+    let state = state.ok_or_else(|| Error::new(format!("{container} is gone")))?;
+    let (state, code) = state.split_once(' ').unwrap_or((&state, ""));
+    if state == "running" || state == "restarting" {
+        return Ok(state == "running");
+    }
+    let said = last_words(at, container);
+    let said = if said.is_empty() { said } else { format!("\n{said}") };
+    Err(Error::new(format!("{container} has ended with status {code}{said}")))
+}
+
+/// Runs a command that tries until a container is ready, as long as the container runs.
+fn tried(at: &At<'_>, container: &str, words: &[String]) -> Result<Done> {
+    let next = Mutex::new(Instant::now() + LOOK);
+    let stop = || {
+        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+        if Instant::now() < *next {
+            return (at.stop)();
+        }
+        *next = Instant::now() + LOOK;
+        (at.stop)() || !running(at, container).unwrap_or(false)
+    };
+    let done = at.host.run_until(words, &stop)?;
+    if (at.stop)() { Err(Error::new(INTERRUPTED)) } else { Ok(done) }
+}
+
+/// The end of what a container has written: it may be gone when the error is read.
+fn last_words(at: &At<'_>, container: &str) -> String {
+    let words = words(&["logs", "--tail", LAST_WORDS, container]);
+    let Ok(done) = at.host.run(&words) else { return String::new() };
+    let said = String::from_utf8_lossy(&[done.out, done.err].concat()).trim().to_owned();
+    if said.is_empty() { said } else { format!("the end of its output:\n{said}") }
 }

@@ -130,6 +130,26 @@ pub enum ReadyBy {
     Repeating(Vec<String>),
 }
 
+impl Plan {
+    /// Says anew on which hosts containers are.
+    pub fn place(&mut self, host_of: impl Fn(&str) -> Option<String>) {
+        for step in self.phases.iter_mut().flat_map(|phase| &mut phase.steps) {
+            if let Act::Start { container, .. } | Act::Run { container, .. } = &step.act {
+                step.host = host_of(container);
+            }
+        }
+    }
+
+    /// The host and the command of the application; `None` if there is none.
+    pub fn run(&self) -> Option<(Option<&str>, &[String])> {
+        let mut steps = self.phases.iter().flat_map(|phase| &phase.steps);
+        steps.find_map(|step| match &step.act {
+            Act::Run { words, .. } => Some((step.host.as_deref(), &words[..])),
+            _ => None,
+        })
+    }
+}
+
 /// What a plan has to know of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {

@@ -77,6 +77,15 @@ fn services(top: &Table<'_>, spec: &Spec) -> Result<()> {
             let fact = "a node has this name";
             return Err(wrong(top, value, fact, "node containers are node1, node2 and so on"));
         }
+        let numbered = |other: &&&str| {
+            let number = service.name.strip_prefix(**other).and_then(|rest| rest.strip_prefix('-'));
+            matches!(number.map(str::parse::<u32>), Some(Ok(1..)))
+        };
+        if let Some(other) = names.iter().find(numbered) {
+            let value = at_service(top, &service.name);
+            let fact = format!("a container of service {other:?} has this name");
+            return Err(wrong(top, value, &fact, "rename one of the two"));
+        }
         for other in &service.after {
             if !names.contains(&&**other) {
                 let hint = match nearest(other, names.iter().copied(), 3) {

@@ -143,6 +143,17 @@ pub fn read(path: &Path) -> Result<Spec> {
     parse(path, &text_of(path)?)
 }
 
+/// The name of a cluster, as somebody types it.
+///
+/// # Errors
+/// If no cluster can be called so.
+pub fn name(text: &str) -> Result<String> {
+    match reader::check_name(text) {
+        Ok(()) => Ok(text.to_owned()),
+        Err(why) => Err(Error::new(why).with_hint(reader::NAME_HINT)),
+    }
+}
+
 fn text_of(path: &Path) -> Result<String> {
     let text = std::fs::read(path).map_err(|error| {
         let fact = format!("cannot read the cluster file {}: {error}", path.display());

@@ -356,9 +356,9 @@ impl<'r> Value<'r> {
     }
 }
 
-const NAME_HINT: &str = "use letters a-z, digits and hyphens, beginning with a letter";
+pub(super) const NAME_HINT: &str = "use letters a-z, digits and hyphens, beginning with a letter";
 
-fn check_name(text: &str) -> Result<(), String> {
+pub(super) fn check_name(text: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let begins = text.starts_with(|c: char| c.is_ascii_lowercase());
     if text.len() > LONGEST {

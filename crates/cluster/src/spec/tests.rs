@@ -179,3 +179,13 @@ fn what_is_not_carried_out_is_refused_with_its_place() {
         assert!(error.hint().is_some_and(|hint| hint.contains("explain")));
     }
 }
+
+#[test]
+fn a_service_is_not_called_as_a_container() {
+    let text = "name = \"lab\"\nimage = \"a\"\n[service.db]\n[service.db-2]\n";
+    let error = read_text(text).unwrap_err().to_string();
+    assert!(error.contains("a container of service \"db\" has this name"), "{error}");
+    assert!(error.contains("lab.toml:4"), "{error}");
+    let text = text.replace("db-2", "db-a");
+    assert!(read_text(&text).is_ok());
+}
