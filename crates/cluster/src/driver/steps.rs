@@ -113,13 +113,7 @@ fn ready(at: &At<'_>, container: &str, by: &ReadyBy, within: Duration) -> Result
     let until = Instant::now() + within;
     let mut said = String::new();
     loop {
-        // One whose start is all that counts may have done its work.
-        if *by == ReadyBy::Running
-            && state(container, at.host)?.is_some_and(|state| state == "exited 0")
-        {
-            return Ok(());
-        }
-        let is_running = running(at, container)?;
+        let is_running = running(at, container, *by == ReadyBy::Running)?;
         let done = match by {
             ReadyBy::Running if is_running => return Ok(()),
             _ if !is_running => None,
@@ -149,13 +143,17 @@ fn ready(at: &At<'_>, container: &str, by: &ReadyBy, within: Duration) -> Result
     }
 }
 
-/// Whether a container runs; false for one that is being started again.
-fn running(at: &At<'_>, container: &str) -> Result<bool> {
+/// Whether a container runs; false for one that is being started again. One whose start is all that
+/// counts may have ended well.
+fn running(at: &At<'_>, container: &str, may_end: bool) -> Result<bool> {
     let state = state(container, at.host)?;
     let state = state.ok_or_else(|| Error::new(format!("{container} is gone")))?;
     let (state, code) = state.split_once(' ').unwrap_or((&state, ""));
     if state == "running" || state == "restarting" {
         return Ok(state == "running");
+    }
+    if may_end && state == "exited" && code == "0" {
+        return Ok(true);
     }
     let said = last_words(at, container);
     let said = if said.is_empty() { said } else { format!("\n{said}") };
@@ -171,7 +169,7 @@ fn tried(at: &At<'_>, container: &str, words: &[String]) -> Result<Done> {
             return (at.stop)();
         }
         *next = Instant::now() + LOOK;
-        (at.stop)() || !running(at, container).unwrap_or(false)
+        (at.stop)() || !running(at, container, false).unwrap_or(false)
     };
     let done = at.host.run_until(words, &stop)?;
     if (at.stop)() { Err(Error::new(INTERRUPTED)) } else { Ok(done) }
