@@ -40,7 +40,8 @@ pub enum End {
 }
 
 impl Job {
-    /// Follows the job to its end, which the follower may bring about. A batch system that does not answer for a while is asked again.
+    /// Follows the job to its end, which the follower may bring about. A batch system that does not
+    /// answer for a while is asked again.
     ///
     /// # Errors
     /// If the job was ended from outside, or its output cannot be passed on.
