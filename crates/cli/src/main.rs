@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let as_udocker = dialect::is_udocker();
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     if dialect::is_rsh() {
-        return ExitCode::from(commands::cluster::rsh(words).0);
+        return ExitCode::from(commands::cluster::rsh(words, dialect::door().as_deref()).0);
     }
     if words.first().is_some_and(|word| word == engine::engines::inprocess::probe::WORD) {
         let words: Vec<&str> = words[1..].iter().filter_map(|word| word.to_str()).collect();

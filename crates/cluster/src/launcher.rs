@@ -121,7 +121,8 @@ impl Launcher {
             Way::Ssh { host, options, control } => {
                 let mut command = Command::new("ssh");
                 let seconds = limit.as_secs().clamp(1, 15);
-                // The first value of an option counts, so these come before the user's, and the others behind them.
+                // The first value of an option counts: these come before the user's, the others
+                // behind them.
                 command.args(["-T", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes"]);
                 shared_connection(&mut command, control.as_deref());
                 command.args(options);
@@ -156,7 +157,7 @@ impl Launcher {
                 command.args(["-t", "-q", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes"]);
                 shared_connection(&mut command, control.as_deref());
                 command.args(options).arg("--").arg(host);
-                command.arg(format!("exec {}", crate::plan::join(words)));
+                command.arg(format!("exec {}", crate::shell::join(words)));
                 command
             }
             Way::Srun { node, options } => {

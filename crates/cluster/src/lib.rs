@@ -8,6 +8,8 @@
 //! | [`batch`] | jobs of Slurm, PBS and LSF |
 //! | [`door`] | commands from one node's container to another's |
 //! | [`driver`] | carries a plan out |
+//! | [`place`] | what a driver keeps of a cluster in the store, and its lock |
+//! | [`shell`] | words for a POSIX shell |
 //! | [`error`] | the error of this crate |
 //! | [`wire`] | what driver and agent say to each other |
 //! | [`agent`] | the agent's end, on a node |
@@ -22,7 +24,9 @@ pub mod driver;
 pub mod error;
 pub mod inside;
 pub mod launcher;
+pub mod place;
 pub mod plan;
+pub mod shell;
 pub mod spec;
 pub mod wire;
 

@@ -17,10 +17,9 @@ use crate::terminal::note;
 
 /// Whether a file asks a batch system, and this process is not in an allocation of one.
 pub(crate) fn is_outside(context: &Context, spec: &Spec) -> Result<bool, Report> {
-    let environment = &context.surroundings().environment;
+    let environment = context.texts();
     let variable = |name: &str| {
-        let (_, value) = environment.iter().find(|(other, _)| other.as_os_str() == name)?;
-        value.to_str().map(str::to_owned)
+        environment.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
     };
     Ok(batch::system(spec).is_some() && batch::allocation(variable)?.is_none())
 }

@@ -154,10 +154,8 @@ pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit
 }
 
 /// `cluster agent`.
-pub(crate) fn agent(_: &Context, _: &ClusterAgentArgs) -> Result<Exit, Report> {
-    let environment = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+pub(crate) fn agent(context: &Context, _: &ClusterAgentArgs) -> Result<Exit, Report> {
+    let environment = context.texts();
     let release = env!("CARGO_PKG_VERSION").to_owned();
     let options = agent::Options { release, environment, runtime: None };
     match agent::serve(&options) {
@@ -196,12 +194,11 @@ pub(crate) fn door(_: &Context, args: &ClusterDoorArgs) -> Result<Exit, Report> 
 
 /// The program of the name `rsh`, which launchers of MPI start as if it were `ssh`; its exit status
 /// for its own failures is that of ssh.
-pub(crate) fn rsh(words: Vec<OsString>) -> Exit {
+pub(crate) fn rsh(words: Vec<OsString>, door: Option<&Path>) -> Exit {
     let not_text = |_| cluster::Error::new("a word is not UTF-8");
     let words: Result<Vec<String>, _> = words.into_iter().map(OsString::into_string).collect();
     let request = words.map_err(not_text).and_then(|words| door::parse(&words));
-    let path = std::env::var_os(door::VARIABLE).filter(|path| !path.is_empty());
-    let ended = request.and_then(|request| door::rsh(&request, path.as_ref().map(Path::new)));
+    let ended = request.and_then(|request| door::rsh(&request, door));
     Exit(ended.unwrap_or_else(|error| {
         note(&format!("rsh: {error}"));
         255
@@ -270,6 +267,7 @@ fn setting(context: &Context) -> Result<Setting, Report> {
         here: Local { program: own_words(context)? },
         store: context.session()?.store_path()?.to_owned(),
         program: program()?,
+        environment: context.texts(),
         processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
     })
 }

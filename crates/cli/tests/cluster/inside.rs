@@ -1,6 +1,8 @@
 //! Commands from the container of one node to those of others, without `sshd`: by hand, and by the
 //! launchers of Open MPI and MPICH.
 
+#![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
+
 use std::fs::{self, File};
 use std::time::Duration;
 

@@ -187,8 +187,9 @@ impl Lab {
         let config = self.shared.join(config);
         let hosts: Vec<String> = hosts.iter().map(|host| format!("{host:?}")).collect();
         format!(
-            "backend = [{{ kind = \"ssh\", hosts = [{}], options = [\"-F\", {config:?}] }}]\n",
-            hosts.join(", ")
+            "backend = [{{ kind = \"ssh\", hosts = [{}], options = [\"-F\", \"{}\"] }}]\n",
+            hosts.join(", "),
+            config.display()
         )
     }
 

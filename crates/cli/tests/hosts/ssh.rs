@@ -1,5 +1,7 @@
 //! Hosts behind `ssh`.
 
+#![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
+
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -127,8 +129,8 @@ fn not_reached(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The sentinel: with a host cut off a start fails and names it, and `down` ends the other hosts and
-/// says that one is not reached. When it is back, `down` ends that, too.
+/// The sentinel: with a host cut off a start fails and names it, and `down` ends the other hosts
+/// and says that one is not reached. When it is back, `down` ends that, too.
 fn cut(lab: &Lab) -> Outcome {
     // `ssh` gives up soon.
     let head =

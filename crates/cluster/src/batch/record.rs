@@ -20,8 +20,8 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::allocation::System;
-use crate::driver::place;
 use crate::error::{Error, Result};
+use crate::place;
 
 /// How long a submission of another process is waited for.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -11,7 +11,8 @@ use super::state::{Phase, Row};
 use super::tool::{ask, run};
 use super::{Submission, refused};
 use crate::error::{Error, Result};
-use crate::plan::{join, sbatch};
+use crate::plan::sbatch;
+use crate::shell::join;
 use crate::spec::{Kind, Spec};
 
 /// What `squeue` and `scontrol` say of a job that Slurm does not know (any more).

@@ -28,7 +28,7 @@ use super::tool::ask_shell;
 use super::{Submission, refused};
 use crate::error::{Error, Result};
 use crate::plan::sbatch::minutes;
-use crate::plan::{join, quote};
+use crate::shell::{join, quote};
 use crate::spec::{Kind, Spec};
 
 const PBS: &str = include_str!("templates/pbs.sh");

@@ -147,7 +147,8 @@ impl<'d> Door<'d> {
                 match place {
                     Place::Signals => return Ok(()),
                     Place::Input => match rustix::io::read(self.input, &mut buffer) {
-                        Ok(0) => return Ok(()),
+                        // Reset: the driver has gone without reading what was sent to it.
+                        Ok(0) | Err(Errno::CONNRESET) => return Ok(()),
                         Ok(count) => self.take(&buffer[..count]).map_err(damaged)?,
                         Err(Errno::AGAIN | Errno::INTR) => {}
                         Err(error) => return Err(damaged(error)),

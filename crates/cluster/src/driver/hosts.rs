@@ -201,6 +201,6 @@ pub(super) fn failed(what: impl fmt::Display, words: &[String], done: &Done) -> 
     let at = said.rfind("error: ").unwrap_or(0);
     let said = said[at..].trim();
     let said = said.strip_prefix("error: ").unwrap_or(said);
-    let command = crate::plan::join(words);
+    let command = crate::shell::join(words);
     Error::new(format!("{what}: {said}")).with_hint(format!("the command was: coracle {command}"))
 }

@@ -1,13 +1,10 @@
 //! Images on hosts: each is pulled once, by the machine that drives, and every host gets the same.
 
+use super::at::{At, words};
 use super::hosts::{Done, Host, Task, failed};
-use super::steps::At;
+
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
-
-fn words(all: &[&str]) -> Vec<String> {
-    all.iter().map(|word| (*word).to_owned()).collect()
-}
 
 /// The digest of an image's configuration; `None` if it is not there.
 fn id(name: &str, host: &dyn Host) -> Result<Option<String>> {

@@ -177,7 +177,7 @@ impl Host for Local {
 }
 
 fn not_started(words: &[String], error: &std::io::Error) -> Error {
-    Error::new(format!("cannot run coracle {}: {error}", crate::plan::join(words)))
+    Error::new(format!("cannot run coracle {}: {error}", crate::shell::join(words)))
 }
 
 /// Waits until a child has ended, and leaves it to be reaped.

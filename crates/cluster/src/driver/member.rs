@@ -69,10 +69,11 @@ pub fn run_again(spec: &Spec, hosts: &Hosts, attach: Attach) -> Result<u8> {
     plan.place(|container| {
         all.iter().find(|one| one.name == container).map(|one| one.host.clone())
     });
-    let found = plan.phases.iter().flat_map(|phase| &phase.steps).find_map(|step| match &step.act {
-        Act::Run { container, words } => Some((container, words.clone())),
-        _ => None,
-    });
+    let found =
+        plan.phases.iter().flat_map(|phase| &phase.steps).find_map(|step| match &step.act {
+            Act::Run { container, words } => Some((container, words.clone())),
+            _ => None,
+        });
     let (container, mut words) = found.ok_or_else(|| Error::new("there is nothing to run"))?;
     let container = running(&plan.cluster, container, hosts)?;
     let Attach { input, terminal } = attach;

@@ -4,6 +4,7 @@
 //! already. So `up` after a killed `up` goes on, and nothing is remembered beside what the
 //! commands leave: containers and a network with the cluster's label. `down` removes these.
 
+mod at;
 mod copy;
 mod doors;
 mod down;
@@ -13,7 +14,6 @@ mod local;
 mod logs;
 mod member;
 mod network;
-pub mod place;
 mod reach;
 mod relay;
 mod remote;
@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::place::{self, Place};
 use crate::plan::{Act, Plan, Site, Step};
 use crate::spec::Spec;
 
@@ -34,7 +35,6 @@ pub use hosts::{Attach, Done, Host, Hosts, Task};
 pub use local::Local;
 pub use logs::{Logs, Reader};
 pub use member::{Exec, exec, run_again};
-pub use place::Place;
 pub use reach::Reach;
 pub use status::{Container, status};
 
@@ -63,11 +63,18 @@ pub struct Setting {
     pub store: PathBuf,
     /// The path of this program.
     pub program: PathBuf,
+    /// The variables of this process.
+    pub environment: Vec<(String, String)>,
     /// Processors that this process may use.
     pub processors: u32,
 }
 
 impl Setting {
+    fn variable(&self, name: &str) -> Option<&str> {
+        let found = self.environment.iter().find(|(other, _)| other == name);
+        found.map(|(_, value)| &**value).filter(|value| !value.is_empty())
+    }
+
     fn hosts(&self) -> Hosts {
         Hosts::here(self.here.clone())
     }
@@ -113,7 +120,7 @@ pub fn start(
         make_store(&setting.here)?;
     }
     let place = Place::take(&setting.store, &spec.name)?;
-    let (hosts, sites) = match Reach::of(spec)? {
+    let (hosts, sites) = match Reach::of(spec, setting)? {
         None => (setting.hosts(), vec![setting.site(&spec.name, directory)]),
         Some(reach) => {
             if reach.ends_with_agents() && hold.is_none() {
@@ -153,7 +160,7 @@ pub fn start(
             let one = |step: &Step| {
                 let host = hosts.of(step.host.as_deref())?;
                 let (plan, hosts, sites) = (&plan, &hosts, &sites);
-                steps::carry_out(&steps::At { plan, host, hosts, sites, stop: &stop }, step)
+                steps::carry_out(&at::At { plan, host, hosts, sites, stop: &stop }, step)
             };
             let done = hosts::at_once(phase.steps.iter(), one);
             is_new |= done.into_iter().collect::<Result<Vec<bool>>>()?.contains(&true);

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use super::at::{At, is_own};
 use super::hosts::{Done, Host, Hosts, failed};
-use super::steps::{At, is_own};
 use crate::error::Result;
 use crate::plan::Plan;
 

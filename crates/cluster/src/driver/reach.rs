@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::hosts::{Host, at_once};
-use super::place::{self, Place};
 use super::remote::{Remote, Stores};
 use super::{Hosts, Setting};
 use crate::batch::{self, Allocation, System, allocation};
 use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::launcher::{Binary, Launcher, Way, control_directory};
+use crate::place::{self, Place};
 use crate::plan::Site;
 use crate::spec::{Kind, Spec};
 use crate::wire::messages::{Facts, Hello, OWN, Start};
@@ -66,7 +66,7 @@ impl Reach {
     ///
     /// # Errors
     /// If there are no hosts for it now, such as outside of an allocation.
-    pub fn of(spec: &Spec) -> Result<Option<Self>> {
+    pub fn of(spec: &Spec, setting: &Setting) -> Result<Option<Self>> {
         let reached =
             |name: String, address| Reached { name, address, store: None, read_only: None };
         match &spec.backends[0].kind {
@@ -77,7 +77,7 @@ impl Reach {
                 hosts: hosts.iter().map(|host| reached(host.host.clone(), host.address)).collect(),
             })),
             Kind::Slurm { .. } | Kind::Template { .. } => {
-                let found = allocation(|name| std::env::var(name).ok())?;
+                let found = allocation(|name| setting.variable(name).map(str::to_owned))?;
                 let found = found.filter(|found| Some(found.system) == batch::system(spec));
                 let found = found.ok_or_else(|| {
                     Error::new("this is not in an allocation of the file's batch system")
@@ -134,18 +134,15 @@ impl Reach {
         }
     }
 
-    fn launcher(&self, host: &Reached, binary: &Arc<Binary>) -> Launcher {
-        let way = match &*self.kind {
-            SLURM => Way::Srun { node: host.name.clone(), options: Vec::new() },
-            _ => {
-                let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-                let places: Vec<PathBuf> = runtime.into_iter().chain(["/tmp".into()]).collect();
-                Way::Ssh {
-                    host: host.name.clone(),
-                    options: self.options.clone(),
-                    control: control_directory(&places),
-                }
-            }
+    fn launcher(&self, setting: &Setting, host: &Reached, binary: &Arc<Binary>) -> Launcher {
+        let name = host.name.clone();
+        let way = if self.kind == SLURM {
+            Way::Srun { node: name, options: Vec::new() }
+        } else {
+            let runtime = setting.variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+            let places: Vec<PathBuf> = runtime.into_iter().chain(["/tmp".into()]).collect();
+            let control = control_directory(&places);
+            Way::Ssh { host: name, options: self.options.clone(), control }
         };
         Launcher::new(way, Arc::clone(binary))
     }
@@ -159,7 +156,7 @@ impl Reach {
         let binary = Arc::new(binary);
         let deadline = Instant::now() + ANSWER;
         let open = |host| {
-            let launcher = self.launcher(host, &binary);
+            let launcher = self.launcher(setting, host, &binary);
             let channel = Channel::open(&host.name, &launcher, hello, deadline)?;
             Ok(Opened { host, channel, launcher })
         };
@@ -182,7 +179,9 @@ impl Reach {
             None => Ok(opened),
             Some(error) => {
                 // On purpose: these agents have nothing to wait for.
-                opened.into_iter().for_each(|one| one.channel.close());
+                for one in opened {
+                    one.channel.close();
+                }
                 Err(error)
             }
         }

@@ -3,10 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::hosts::{Done, Host, Hosts, failed};
+use super::at::{At, is_own, words};
+use super::hosts::{Done, Host, failed};
 use super::{INTERRUPTED, images, network, site_of};
 use crate::error::{Error, Result};
-use crate::plan::{Act, LABEL, Plan, ReadyBy, Site, Step};
+use crate::plan::{Act, ReadyBy, Step};
 use crate::spec::units;
 
 /// How often a command is repeated until a container is ready, and its state is looked at.
@@ -16,28 +17,6 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// How many lines of a container's output an error has.
 const LAST_WORDS: &str = "5";
-
-/// What a step is carried out with.
-pub(super) struct At<'a> {
-    /// The plan that it belongs to.
-    pub(super) plan: &'a Plan,
-    /// Where.
-    pub(super) host: &'a dyn Host,
-    /// All hosts of the cluster.
-    pub(super) hosts: &'a Hosts,
-    /// What is known of them.
-    pub(super) sites: &'a [Site],
-    /// Whether the start is given up.
-    pub(super) stop: &'a (dyn Fn() -> bool + Sync),
-}
-
-impl At<'_> {
-    /// Runs a command that may take long.
-    pub(super) fn run(&self, words: &[String]) -> Result<Done> {
-        let done = self.host.run_until(words, self.stop)?;
-        if (self.stop)() { Err(Error::new(INTERRUPTED)) } else { Ok(done) }
-    }
-}
 
 /// Carries out a step. Returns whether there was something to do.
 pub(super) fn carry_out(at: &At<'_>, step: &Step) -> Result<bool> {
@@ -61,28 +40,6 @@ pub(super) fn carry_out(at: &At<'_>, step: &Step) -> Result<bool> {
         }
         Act::Start { container, words } => start(at, container, words),
         Act::Ready { container, by, within } => ready(at, container, by, *within).map(|()| false),
-    }
-}
-
-fn words(all: &[&str]) -> Vec<String> {
-    all.iter().map(|word| (*word).to_owned()).collect()
-}
-
-/// What an object's label says of its cluster; `None` if there is no such object.
-fn cluster_of(kind: &str, name: &str, host: &dyn Host) -> Result<Option<String>> {
-    let path = if kind == "network" { ".Labels" } else { ".Config.Labels" };
-    let format = format!("{{{{index {path} {LABEL:?}}}}}");
-    let done = host.run(&words(&[kind, "inspect", "--format", &format, name]))?;
-    Ok(done.is_good().then(|| done.text()))
-}
-
-/// An object that somebody else has made is left alone.
-pub(super) fn is_own(plan: &Plan, kind: &str, name: &str, host: &dyn Host) -> Result<bool> {
-    match cluster_of(kind, name, host)? {
-        None => Ok(false),
-        Some(cluster) if cluster == plan.cluster => Ok(true),
-        Some(_) => Err(Error::new(format!("{kind} {name} is there, and not of this cluster"))
-            .with_hint(format!("give the cluster another name, or: coracle {kind} rm {name}"))),
     }
 }
 

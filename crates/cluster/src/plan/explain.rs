@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Act, Phase, Plan, ReadyBy, Step, join};
+use super::{Act, Phase, Plan, ReadyBy, Step};
+use crate::shell::join;
 use crate::spec::units;
 
 impl fmt::Display for Plan {

@@ -12,6 +12,7 @@ mod tests;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use crate::shell::{join, quote};
 use crate::spec::{Image, Kind, Network, Ready, Service, Spec, units};
 
 /// The label of every container and network of a cluster, with the cluster's name.
@@ -687,18 +688,4 @@ fn levels(spec: &Spec) -> Vec<Vec<&Service>> {
         left = later;
     }
     levels
-}
-
-/// Words as a shell takes them.
-pub fn join(words: &[String]) -> String {
-    words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
-}
-
-/// A word for a shell.
-pub(crate) fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }

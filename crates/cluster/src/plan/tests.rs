@@ -45,9 +45,3 @@ fn farm() {
 fn comd() {
     insta::assert_snapshot!(explained("comd.toml"));
 }
-
-#[test]
-fn words_are_quoted_for_a_shell() {
-    let words = ["a", "b c", "", "it's", "A=1"].map(str::to_owned);
-    assert_eq!(join(&words), "a 'b c' '' 'it'\\''s' A=1");
-}

@@ -86,8 +86,8 @@ impl Place {
         &self.directory
     }
 
-    /// Removes it: the cluster is gone. What is kept of its job stays; a store that was made for the
-    /// cluster goes, too.
+    /// Removes it: the cluster is gone. What is kept of its job stays; a store that was made for
+    /// the cluster goes, too.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -134,12 +134,12 @@ fn remove(path: &Path) -> Result<(), String> {
 }
 
 /// The name of a store that ends with its cluster.
-pub(super) fn own_store(cluster: &str) -> String {
+pub(crate) fn own_store(cluster: &str) -> String {
     format!("cluster-{cluster}")
 }
 
 /// The file in a cluster's directory that says so.
-pub(super) fn own_store_mark(directory: &Path) -> PathBuf {
+pub(crate) fn own_store_mark(directory: &Path) -> PathBuf {
     directory.join("own-store")
 }
 
