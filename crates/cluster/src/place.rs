@@ -27,7 +27,7 @@ pub const JOB: &str = "job";
 pub struct Place {
     cluster: String,
     directory: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Place {
@@ -58,10 +58,7 @@ impl Place {
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) if !is_at(&lock, &path).map_err(failed)? => {}
                 Ok(()) => {
-                    // The driver's commands hold the lock, too: one that is still at work when the
-                    // driver was killed keeps others out.
-                    fcntl_setfd(&lock, FdFlags::empty()).map_err(|error| failed(error.into()))?;
-                    return Ok(Self { cluster: cluster.clone(), directory, _lock: lock });
+                    return Ok(Self { cluster: cluster.clone(), directory, lock });
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
                     std::thread::sleep(PAUSE);
@@ -74,6 +71,16 @@ impl Place {
                 Err(error) => return Err(failed(error.into())),
             }
         }
+    }
+
+    /// Has the commands of this machine hold the lock, too: one that is still at work when the
+    /// driver was killed keeps others out.
+    ///
+    /// # Errors
+    /// That of fcntl(2).
+    pub fn share(&self) -> Result<()> {
+        fcntl_setfd(&self.lock, FdFlags::empty())
+            .map_err(|error| Error::new(format!("the lock cannot be shared: {error}")))
     }
 
     /// The cluster's name.

@@ -30,7 +30,6 @@ use crate::terminal::note;
 
 const COLUMNS: &[Column] = &[
     ("Name", "NAME"),
-    ("Host", "HOST"),
     ("Role", "ROLE"),
     ("Host", "HOST"),
     ("Status", "STATUS"),
@@ -136,7 +135,6 @@ pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit
     let row = |one: &driver::Container| {
         json!({
             "Name": one.name,
-            "Host": one.host,
             "Role": one.role,
             "Host": one.host,
             "State": one.state,

@@ -93,7 +93,7 @@ fn slurm(person: &Person) -> Outcome {
     let refused = text.replace("time =", "partition = \"none\", time =");
     person.file(&person.home.join("none.toml"), refused);
     let up = desk.coracle(&["up", "-d", "-f", "none.toml"]);
-    assert!(up.expect(1).err().contains("error: sbatch: invalid partition specified: none"));
+    assert!(up.expect(125).err().contains("error: sbatch: invalid partition specified: none"));
     assert!(!person.store().join("clusters/lab/job").exists());
     Ok(())
 }

@@ -24,6 +24,7 @@ fn run(lab: &Lab) -> Outcome {
     );
     let file = lab.file("hpl.toml", &text);
     let person = &lab.site;
+    let program = person.program.display().to_string();
     let mut job = cluster.command(&person.user, "salloc", &person.home);
     job.args(["--quiet", "--nodes=3", "--"])
         .arg(&person.program)
@@ -31,8 +32,14 @@ fn run(lab: &Lab) -> Outcome {
     let done = run_with(&mut lab.hosts.command(0, &job), Input::Null, LIMIT);
     assert_eq!(done.code(), 9, "{done:?}");
     assert_eq!(done.out(), "node1 slots=2\nnode2 slots=2\nnode3 slots=2\nnode1\n");
-    // Outside of an allocation there are no hosts.
-    let done = lab.run(0, &["cluster", "up", "-f", &file]);
-    assert!(done.code() != 0 && done.err().contains("allocation"), "{done:?}");
+    // Outside of an allocation the same file is a job.
+    let mut up = cluster.command(&person.user, &program, &person.home);
+    up.args(["cluster", "up", "-f", &file]);
+    let done = run_with(&mut lab.hosts.command(0, &up), Input::Null, LIMIT);
+    assert_eq!(done.code(), 9, "{done:?}");
+    assert!(
+        done.out().contains("node1 slots=2\nnode2 slots=2\nnode3 slots=2\nnode1\n"),
+        "{done:?}"
+    );
     Ok(())
 }

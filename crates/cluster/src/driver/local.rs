@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use sys::event::{MaskGuard, SignalFd, SignalSet};
 
 use super::hosts::{Attach, Done, Host, Task};
+use super::relay::Signals;
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::wire::PIECE;
@@ -25,9 +25,6 @@ use crate::wire::messages::Ended;
 const PIECES: usize = 8;
 /// How often a command that runs is asked for whether it is still wanted.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2: what a command in the foreground gets where
-/// this process is sent them.
-const PASSED_ON: [i32; 6] = [1, 2, 3, TERM, 10, 12];
 const TERM: i32 = 15;
 
 /// This machine.
@@ -111,19 +108,17 @@ impl Host for Local {
         if !attach.input && !attach.terminal {
             command.stdin(Stdio::null());
         }
-        let set = SignalSet::of(&PASSED_ON);
-        let _mask = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
-        let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
+        let signals = Signals::take()?;
         let mut child = command.spawn().map_err(|error| not_started(words, &error))?;
         let end = end_of(&child)?;
         loop {
             let mut ready =
-                [PollFd::new(&end, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
+                [PollFd::new(&end, PollFlags::IN), PollFd::new(&signals.fd, PollFlags::IN)];
             let _ = poll(&mut ready, None);
             if let Some(status) = child.try_wait().map_err(|error| cannot_wait(&error))? {
                 return Ok(ended(status).exit_status());
             }
-            while let Ok(Some(signal)) = signals.next() {
+            while let Ok(Some(signal)) = signals.fd.next() {
                 // A key on the terminal reaches the command, too.
                 if !signal.from_kernel() {
                     let _ = sys::event::send_signal_fd(&end, signal.number);

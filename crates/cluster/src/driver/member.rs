@@ -1,9 +1,12 @@
 //! The containers of a cluster that somebody names, and commands in them.
 
+use std::path::Path;
+
 use containers::config::nearest::nearest;
 
 use super::doors::Doors;
-use super::{Attach, Container, Hosts, status};
+use super::relay::{Signals, relay};
+use super::{Attach, Container, Hosts, Setting, status};
 use crate::error::{Error, Result};
 use crate::plan::Act;
 use crate::spec::Spec;
@@ -58,30 +61,36 @@ pub fn exec(
 }
 
 /// Runs the application of a file in a cluster that is up, with these streams and a way from its
-/// node to the others. Returns its exit status.
+/// node to the others. `directory` is where relative paths of the file start, absolute. Returns its
+/// exit status.
 ///
 /// # Errors
-/// If the container of its node does not run.
-pub fn run_again(spec: &Spec, hosts: &Hosts, attach: Attach) -> Result<u8> {
-    // A plan for the hosts that containers are on: the application's command names none of them.
-    let mut plan = crate::plan::plan(spec, &crate::plan::unknown_sites(spec, "."));
-    let all = members(&plan.cluster, hosts)?;
-    plan.place(|container| {
-        all.iter().find(|one| one.name == container).map(|one| one.host.clone())
-    });
+/// If the container of its node does not run, or a host is not reached.
+pub fn run_again(spec: &Spec, setting: &Setting, directory: &Path, attach: Attach) -> Result<u8> {
+    // Before there are other threads, which would take them.
+    let signals = Signals::take()?;
+    let (hosts, sites) = super::reach_sites(setting, &spec.name, directory)?;
+    let plan = crate::plan::plan(spec, &sites);
     let found =
         plan.phases.iter().flat_map(|phase| &phase.steps).find_map(|step| match &step.act {
             Act::Run { container, words } => Some((container, words.clone())),
             _ => None,
         });
     let (container, mut words) = found.ok_or_else(|| Error::new("there is nothing to run"))?;
-    let container = running(&plan.cluster, container, hosts)?;
+    let container = running(&plan.cluster, container, &hosts)?;
     let Attach { input, terminal } = attach;
     let streams = Exec { input, terminal, ..Exec::default() };
     words.splice(..1, streams.words());
-    let doors = Doors::open(&plan, hosts)?;
+    let doors = Doors::open(&plan, &hosts)?;
+    if hosts.is_local() {
+        return hosts.driver().run_attached(&doors.told(None, &words), attach);
+    }
     let host = Some(&*container.host);
-    hosts.of(host)?.run_attached(&doors.told(host, &words), attach)
+    let words = doors.told(host, &words);
+    if terminal {
+        return hosts.of(host)?.run_attached(&words, attach);
+    }
+    relay(hosts.of(host)?.start(&words, input)?, input, &|within| signals.wait(within))
 }
 
 /// The name of a container without that of its cluster: `node2`, `db-1`.

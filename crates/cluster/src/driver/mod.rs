@@ -121,7 +121,10 @@ pub fn start(
     }
     let place = Place::take(&setting.store, &spec.name)?;
     let (hosts, sites) = match Reach::of(spec, setting)? {
-        None => (setting.hosts(), vec![setting.site(&spec.name, directory)]),
+        None => {
+            place.share()?;
+            (setting.hosts(), vec![setting.site(&spec.name, directory)])
+        }
         Some(reach) => {
             if reach.ends_with_agents() && hold.is_none() {
                 let fact = "containers on hosts of a job end with this command";
@@ -196,10 +199,19 @@ pub fn is_known(setting: &Setting, cluster: &str) -> bool {
 /// # Errors
 /// If a host is not reached.
 pub fn reach(setting: &Setting, cluster: &str) -> Result<Hosts> {
+    reach_sites(setting, cluster, Path::new("/")).map(|(hosts, _)| hosts)
+}
+
+/// The same, with what a plan has to know of them.
+fn reach_sites(setting: &Setting, cluster: &str, directory: &Path) -> Result<(Hosts, Vec<Site>)> {
     let hosts = setting.hosts();
     match Reach::kept(&setting.store, cluster)? {
-        None => Ok(hosts),
-        Some(reach) => Ok(reach.again(setting, cluster)?.driven_by(hosts)),
+        None => Ok((hosts, vec![setting.site(cluster, directory)])),
+        Some(reach) => {
+            let nodes = reach.again(setting, cluster)?;
+            let sites = nodes.sites(cluster, directory);
+            Ok((nodes.driven_by(hosts), sites))
+        }
     }
 }
 
@@ -216,7 +228,10 @@ pub fn end(setting: &Setting, cluster: &str, forget: bool) -> Result<usize> {
     let place = Place::take(&setting.store, cluster)?;
     let here = setting.hosts();
     let (hosts, lost) = match Reach::kept(&setting.store, cluster)? {
-        None => (here, None),
+        None => {
+            place.share()?;
+            (here, None)
+        }
         Some(reach) => {
             let (nodes, lost) = reach.to_end(setting, cluster)?;
             (nodes.driven_by(here), lost)
@@ -240,6 +255,9 @@ impl Cluster {
     /// As [`end`].
     pub fn end(self, setting: &Setting) -> Result<()> {
         let place = Place::take(&setting.store, &self.plan.cluster)?;
+        if self.hosts.is_local() {
+            place.share()?;
+        }
         down(&self.plan.cluster, &self.hosts)?;
         drop(self.hosts);
         place.remove()

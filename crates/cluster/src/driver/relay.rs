@@ -5,10 +5,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sys::event::{MaskGuard, SignalFd, SignalSet};
+
 use super::Task;
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::wire::PIECE;
+
+/// SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2: what a command in the foreground gets where
+/// this process is sent them.
+const PASSED_ON: [i32; 6] = [1, 2, 3, 15, 10, 12];
+
+/// Takes the signals that are passed on, in this thread and those that it begins.
+pub(super) struct Signals {
+    _mask: MaskGuard,
+    pub(super) fd: SignalFd,
+}
+
+impl Signals {
+    /// Blocks them until this is dropped.
+    pub(super) fn take() -> Result<Self> {
+        let wrong = |error| Error::new(format!("signals cannot be waited for: {error}"));
+        let set = SignalSet::of(&PASSED_ON);
+        let mask = MaskGuard::block(set).map_err(wrong)?;
+        Ok(Self { _mask: mask, fd: SignalFd::new(set).map_err(wrong)? })
+    }
+
+    /// Waits for one, for so long at most.
+    pub(super) fn wait(&self, within: Duration) -> Option<i32> {
+        let within = Timespec::try_from(within).ok();
+        let _ = poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], within.as_ref());
+        self.fd.next().ok().flatten().map(|signal| signal.number)
+    }
+}
 
 /// How often is looked whether the command has ended while signals are waited for.
 const LOOK: Duration = Duration::from_millis(50);

@@ -132,15 +132,6 @@ pub enum ReadyBy {
 }
 
 impl Plan {
-    /// Says anew on which hosts containers are.
-    pub fn place(&mut self, host_of: impl Fn(&str) -> Option<String>) {
-        for step in self.phases.iter_mut().flat_map(|phase| &mut phase.steps) {
-            if let Act::Start { container, .. } | Act::Run { container, .. } = &step.act {
-                step.host = host_of(container);
-            }
-        }
-    }
-
     /// The host and the command of the application; `None` if there is none.
     pub fn run(&self) -> Option<(Option<&str>, &[String])> {
         let mut steps = self.phases.iter().flat_map(|phase| &phase.steps);

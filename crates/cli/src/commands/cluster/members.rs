@@ -32,9 +32,9 @@ pub(crate) fn run(context: &Context, args: &ClusterRunArgs) -> Result<Exit, Repo
         return Err(Report::usage(fact).hint(hint));
     }
     spec.run = Some(wanted(context, args, &spec)?);
-    let hosts = reach(context, &spec.name)?;
-    let terminal = context.on_terminal() && !args.no_tty;
-    Ok(Exit(driver::run_again(&spec, &hosts, Attach { input: true, terminal })?))
+    let directory = context.session()?.absolute(spec.directory())?;
+    let attach = Attach { input: true, terminal: context.on_terminal() && !args.no_tty };
+    Ok(Exit(driver::run_again(&spec, &setting(context)?, &directory, attach)?))
 }
 
 /// `[run]` of the file, with what the options say.
