@@ -2,6 +2,7 @@
 //! they stand for ([`request`]).
 
 pub(crate) mod archives;
+pub(crate) mod cluster;
 pub(crate) mod containers;
 pub(crate) mod global;
 pub(crate) mod images;

@@ -1,7 +1,9 @@
 //! One file per command.
 
 pub(crate) mod attach;
+pub(crate) mod batch;
 pub(crate) mod clone;
+pub(crate) mod cluster;
 pub(crate) mod config;
 pub(crate) mod cp;
 pub(crate) mod create;

@@ -124,6 +124,15 @@ impl Context {
         &self.surroundings
     }
 
+    /// The variables of this process that are texts, with their values.
+    pub(crate) fn texts(&self) -> Vec<(String, String)> {
+        let all = self.surroundings.environment.iter();
+        let texts = all.filter_map(|(name, value)| {
+            Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
+        });
+        texts.collect()
+    }
+
     /// udocker's settings. They say where its directory is under any name, and count only under its
     /// own.
     pub(crate) fn udocker(&self) -> Result<&udocker::settings::Settings, Report> {

@@ -14,6 +14,17 @@ pub(crate) fn is_udocker() -> bool {
         || std::env::var_os(CALLED).is_some()
 }
 
+/// Where the program of that name finds the driver's door.
+pub(crate) fn door() -> Option<std::path::PathBuf> {
+    std::env::var_os(cluster::door::VARIABLE).filter(|path| !path.is_empty()).map(Into::into)
+}
+
+/// Whether this program was started as `rsh`, which it is in node containers of clusters.
+pub(crate) fn is_rsh() -> bool {
+    let program = std::env::args_os().next();
+    program.is_some_and(|program| Path::new(&program).file_name().is_some_and(|name| name == "rsh"))
+}
+
 /// Whether a program of this name is udocker.
 fn is_name(program: &OsStr) -> bool {
     Path::new(program).file_name().is_some_and(|name| name == "udocker" || name == "udocker.py")

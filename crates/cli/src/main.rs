@@ -49,6 +49,9 @@ fn run(parsed: parser::Parsed, as_udocker: bool) -> Result<Exit, Report> {
 fn main() -> ExitCode {
     let as_udocker = dialect::is_udocker();
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if dialect::is_rsh() {
+        return ExitCode::from(commands::cluster::rsh(words, dialect::door().as_deref()).0);
+    }
     if words.first().is_some_and(|word| word == engine::engines::inprocess::probe::WORD) {
         let words: Vec<&str> = words[1..].iter().filter_map(|word| word.to_str()).collect();
         return ExitCode::from(engine::engines::inprocess::probe::be_guest(&words));

@@ -16,7 +16,8 @@ mod normal;
 mod table;
 mod unsupported;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 
 use clap::{ArgMatches, FromArgMatches};
 
@@ -55,6 +56,8 @@ pub(crate) fn parse(words: Vec<OsString>, as_udocker: bool) -> Result<Parsed, Re
 }
 
 fn command(global: Global, words: &[OsString], as_udocker: bool) -> Result<Parsed, Report> {
+    let moved = file_before(words);
+    let words = moved.as_deref().unwrap_or(words);
     let Some(first) = words.first() else { return Ok(Parsed::Text(help::overview())) };
     let first = first.to_string_lossy();
     if first == "help" {
@@ -83,6 +86,28 @@ fn command(global: Global, words: &[OsString], as_udocker: bool) -> Result<Parse
         }
         Err(error) => Err(explain::report(&name, &error)),
     }
+}
+
+/// `cluster -f FILE logs -f` is `cluster logs --file=FILE -f`, as in Docker's compose.
+fn file_before(words: &[OsString]) -> Option<Vec<OsString>> {
+    let [group, option, rest @ ..] = words else { return None };
+    if group != "cluster" {
+        return None;
+    }
+    let bytes = option.as_bytes();
+    let joined = bytes
+        .strip_prefix(b"--file=")
+        .or_else(|| bytes.strip_prefix(b"-f").filter(|rest| !rest.is_empty()))
+        .map(|value| OsStr::from_bytes(value.strip_prefix(b"=").unwrap_or(value)));
+    let (file, rest) = match (joined, rest) {
+        (Some(file), rest) => (file, rest),
+        (None, [file, rest @ ..]) if option == "-f" || option == "--file" => (&**file, rest),
+        _ => return None,
+    };
+    let (name, rest) = rest.split_first()?;
+    let mut word = OsString::from("--file=");
+    word.push(file);
+    Some([&[group.clone(), name.clone(), word], rest].concat())
 }
 
 #[cfg(test)]
@@ -151,6 +176,27 @@ mod tests {
         assert_eq!(args.flags.resources.limits.pids_limit, Some(-1));
         assert_eq!(args.flags.process.workdir.as_deref(), Some("/b"));
         assert!(args.command.is_empty());
+    }
+
+    #[test]
+    fn a_cluster_file_may_stand_before_the_command() {
+        for before in
+            [&["-f", "a.toml"][..], &["--file", "a.toml"], &["--file=a.toml"], &["-fa.toml"]]
+        {
+            let line = [&["cluster"], before, &["logs", "-f", "db"]].concat();
+            let args = crate::args::cluster::ClusterLogsArgs::from_arg_matches(&matches(&line));
+            let args = args.unwrap();
+            assert_eq!(args.file.as_deref(), Some(std::path::Path::new("a.toml")), "{before:?}");
+            assert!(args.follow && args.words == ["db"]);
+        }
+        let line = ["cluster", "-f", "a.toml", "exec", "db", "ls", "-f"];
+        let args = crate::args::cluster::ClusterExecArgs::from_arg_matches(&matches(&line));
+        assert_eq!(args.unwrap().words, ["db", "ls", "-f"]);
+        assert_eq!(
+            failure(&["cluster", "-f", "a.toml", "ups"]),
+            r#"unknown command "cluster ups"; did you mean "cluster up"?"#
+        );
+        assert_eq!(failure(&["cluster", "-f"]), "unknown command \"cluster -f\"");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 const SIOCADDRT: usize = 0x890b;
+const SIOCGIFCONF: usize = 0x8912;
 const SIOCGIFFLAGS: usize = 0x8913;
 const SIOCSIFFLAGS: usize = 0x8914;
 const SIOCSIFADDR: usize = 0x8916;
@@ -95,6 +96,34 @@ pub fn set_address(name: &str, address: Ipv4Addr, bits: u8) -> Result<(), Errno>
         Request::with(name, &parts)?.call(&socket, number)?;
     }
     Ok(())
+}
+
+/// The devices that have IPv4 addresses, each with its first one and those that have labels of
+/// their own, at most 128 in all.
+pub fn addresses() -> Result<Vec<(String, Ipv4Addr)>, Errno> {
+    const MOST: usize = 128;
+    /// `struct ifconf`.
+    #[repr(C)]
+    struct Conf {
+        length: i32,
+        requests: *mut Request,
+    }
+    let socket = socket()?;
+    let mut all: Vec<Request> =
+        (0..MOST).map(|_| Request { name: [0; NAME], value: [0; 24] }).collect();
+    let length = (MOST * size_of::<Request>()) as i32;
+    let mut conf = Conf { length, requests: all.as_mut_ptr() };
+    let arguments = [socket.as_raw_fd() as usize, SIOCGIFCONF, (&raw mut conf) as usize, 0, 0];
+    // SAFETY: the call reads and writes one `ifconf`, which `Conf` has the layout of, and writes at
+    // most `length` bytes of `ifreq` to where it points: `all` has so many, and outlives the call.
+    unsafe { raw::call(numbers::__NR_ioctl, arguments) }?;
+    let count = usize::try_from(conf.length).unwrap_or(0) / size_of::<Request>();
+    let found = all.iter().take(count).map(|request| {
+        let name = request.name.split(|&byte| byte == 0).next().unwrap_or_default();
+        let [_, _, _, _, a, b, c, d, ..] = request.value;
+        (String::from_utf8_lossy(name).into_owned(), Ipv4Addr::new(a, b, c, d))
+    });
+    Ok(found.collect())
 }
 
 /// `struct rtentry`; `sockaddr_in` in its addresses.

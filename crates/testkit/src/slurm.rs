@@ -1,9 +1,9 @@
-//! A real batch system: Debian's Slurm with two nodes on this machine, run by an unprivileged user
-//! for that user.
+//! A real batch system: Debian's Slurm with two nodes on this machine, or with a node on each of
+//! some simulated hosts, run by an unprivileged user for that user.
 //!
 //! Its authentication (`munged`), its controller and a `slurmd` for each node are started in a
-//! separate directory, on free ports, and killed when dropped. A step of `srun --mpi=pmix` stays on
-//! one node: two `PMIx` servers of one job do not start on one machine.
+//! separate directory, on free ports, and killed when dropped. On this machine a step of
+//! `srun --mpi=pmix` stays on one node: two `PMIx` servers of one job do not start on one machine.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,6 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::command::{Input, run_with, until};
+use crate::hosts::Hosts;
 use crate::scratch::Scratch;
 use crate::skip::{Skip, need_program};
 use crate::users::User;
@@ -28,41 +29,72 @@ const PMIX: &str = "/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so";
 
 /// A running cluster.
 #[derive(Debug)]
-pub struct Cluster {
+pub struct Cluster<'h> {
     daemons: Vec<Child>,
     user: User,
     place: PathBuf,
-    _scratch: Scratch,
+    hosts: Option<&'h Hosts>,
+    /// Removed at the end.
+    scratch: Option<Scratch>,
 }
 
-impl Cluster {
+/// A node: its name, and where it is reached.
+type Node = (String, Ipv4Addr);
+
+impl Cluster<'static> {
     /// Starts it and waits until both nodes are idle.
     ///
     /// # Panics
     /// If it is installed and does not start.
     pub fn start(user: &User) -> Result<Self, Skip> {
+        let scratch = Scratch::new("slurm").expect("a directory");
+        let place = scratch.dir("cluster", Some((user.uid, user.gid)), 0o755);
+        let nodes = NODES.map(|name| (name.to_owned(), Ipv4Addr::LOCALHOST));
+        let mut cluster = Self::in_place(user, place.expect("a directory"), None, &nodes)?;
+        cluster.scratch = Some(scratch);
+        Ok(cluster)
+    }
+}
+
+impl<'h> Cluster<'h> {
+    /// Starts one with a node on each host, called as the host is, and its controller on the first.
+    /// `place` is a directory of the user that all hosts see.
+    ///
+    /// # Panics
+    /// As [`Cluster::start`].
+    pub fn start_on(user: &User, hosts: &'h Hosts, place: PathBuf) -> Result<Self, Skip> {
+        let node = |host| (format!("host{}", host + 1), hosts.address(host));
+        let nodes: Vec<Node> = (0..hosts.count()).map(node).collect();
+        Self::in_place(user, place, Some(hosts), &nodes)
+    }
+
+    fn in_place(
+        user: &User,
+        place: PathBuf,
+        hosts: Option<&'h Hosts>,
+        nodes: &[Node],
+    ) -> Result<Self, Skip> {
         for program in ["munged", "slurmctld", "slurmd", "srun"] {
             need_program(program)?;
         }
         if !Path::new(PMIX).exists() {
             return Err(Skip("libpmix-dev is not installed".to_owned()));
         }
-        let scratch = Scratch::new("slurm").expect("a directory");
-        let owner = Some((user.uid, user.gid));
-        let place = scratch.dir("cluster", owner, 0o755).expect("a directory");
-        let written = configuration(&place, user).and_then(|text| {
+        let owner = |path: &Path| std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid));
+        let written = configuration(&place, user, nodes).and_then(|text| {
             fs::write(place.join("slurm.conf"), text)?;
             let key: Vec<u8> = (0..=255).collect();
             fs::write(place.join("munge.key"), key)?;
             fs::set_permissions(place.join("munge.key"), fs::Permissions::from_mode(0o400))?;
-            std::os::unix::fs::chown(place.join("munge.key"), Some(user.uid), Some(user.gid))
+            owner(&place.join("munge.key"))?;
+            nodes.iter().map(|(name, _)| &**name).chain(["state"]).try_for_each(|name| {
+                fs::create_dir(place.join(name))?;
+                owner(&place.join(name))
+            })
         });
         written.expect("its configuration");
-        for directory in NODES.iter().copied().chain(["state"]) {
-            scratch.dir(&format!("cluster/{directory}"), owner, 0o755).expect("a directory");
-        }
         let mut cluster =
-            Self { daemons: Vec::new(), user: user.clone(), place, _scratch: scratch };
+            Self { daemons: Vec::new(), user: user.clone(), place, hosts, scratch: None };
         let file = |name: &str| format!("{}/munge.{name}", cluster.place.display());
         let words =
             ["key-file=key", "socket=socket", "pid-file=pid", "log-file=log", "seed-file=seed"];
@@ -72,21 +104,21 @@ impl Cluster {
             .map(|(option, name)| format!("--{option}={}", file(name)))
             .collect();
         let socket = file("socket");
-        cluster.daemon(
-            user,
-            "munged",
-            &munge.iter().map(String::as_str).chain(["-F"]).collect::<Vec<_>>(),
-        );
+        // Its socket is a file, which all hosts see.
+        let words: Vec<&str> = munge.iter().map(String::as_str).chain(["-F"]).collect();
+        cluster.daemon(0, "munged", &words);
         assert!(until(PATIENCE, || Path::new(&socket).exists().then_some(())).is_some(), "munged");
-        cluster.daemon(user, "slurmctld", &["-D"]);
-        for node in NODES {
-            cluster.daemon(user, "slurmd", &["-D", "-N", node]);
+        cluster.daemon(0, "slurmctld", &["-D"]);
+        for (number, (name, _)) in nodes.iter().enumerate() {
+            cluster.daemon(number, "slurmd", &["-D", "-N", name]);
         }
         let mut said = String::new();
+        let all = format!("{} idle", nodes.len());
         let ready = until(PATIENCE, || {
             let mut ask = cluster.command(user, "sinfo", &cluster.place);
-            said = run_with(ask.args(["-h", "-o", "%D %T"]), Input::Null, PATIENCE).out();
-            (said.trim() == "2 idle").then_some(())
+            ask.args(["-h", "-o", "%D %T"]);
+            said = run_with(&mut cluster.on(0, ask), Input::Null, PATIENCE).out();
+            (said.trim() == all).then_some(())
         });
         assert!(ready.is_some(), "the nodes are not ready: {said}");
         Ok(cluster)
@@ -99,41 +131,55 @@ impl Cluster {
         command
     }
 
-    fn daemon(&mut self, user: &User, program: &str, words: &[&str]) {
+    /// A command on a host, if there are hosts.
+    fn on(&self, host: usize, command: Command) -> Command {
+        match self.hosts {
+            Some(hosts) => hosts.command(host, &command),
+            None => command,
+        }
+    }
+
+    fn daemon(&mut self, host: usize, program: &str, words: &[&str]) {
         let log = fs::File::create(self.place.join(format!("{}.out", self.daemons.len())));
         let (out, also) = log.and_then(|log| Ok((log.try_clone()?, log))).expect("a log");
-        let mut command = self.command(user, program, &self.place);
-        command.args(words).stdin(Stdio::null()).stdout(out).stderr(also);
+        let mut command = self.command(&self.user, program, &self.place);
+        command.args(words);
+        let mut command = self.on(host, command);
+        command.stdin(Stdio::null()).stdout(out).stderr(also);
         self.daemons.push(command.spawn().expect("a daemon"));
     }
 }
 
-impl Drop for Cluster {
+impl Drop for Cluster<'_> {
     fn drop(&mut self) {
         // Jobs of a failed case would run forever.
         let mut cancel = self.command(&self.user, "scancel", &self.place);
-        run_with(cancel.args(["--full", "--user", &self.user.name]), Input::Null, PATIENCE);
+        cancel.args(["--full", "--user", &self.user.name]);
+        run_with(&mut self.on(0, cancel), Input::Null, PATIENCE);
         for daemon in self.daemons.iter_mut().rev() {
             let _ = daemon.kill();
             let _ = daemon.wait();
         }
+        drop(self.scratch.take());
     }
 }
 
 /// Writes `slurm.conf(5)`: nothing that needs root, no plugin of another package.
-fn configuration(place: &Path, user: &User) -> io::Result<String> {
-    let host = rustix::system::uname();
-    let host = host.nodename().to_string_lossy();
-    let host = host.split('.').next().unwrap_or_default();
+fn configuration(place: &Path, user: &User, nodes: &[Node]) -> io::Result<String> {
+    let here = rustix::system::uname();
+    let here = here.nodename().to_string_lossy();
+    let here = here.split('.').next().unwrap_or_default();
+    let (first, address) = &nodes[0];
+    let is_here = address.is_loopback();
+    let control = if is_here { here } else { first };
     // All at once, so that they differ.
-    let ports = [0; 3].map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)));
-    let mut numbers = Vec::new();
-    for port in ports {
-        numbers.push(port?.local_addr()?.port());
-    }
+    let ports = (0..=nodes.len()).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let ports: Vec<TcpListener> = ports.collect::<io::Result<_>>()?;
+    let numbers = ports.iter().map(|port| Ok(port.local_addr()?.port()));
+    let numbers: Vec<u16> = numbers.collect::<io::Result<_>>()?;
     let (at, name) = (place.display(), &user.name);
     let mut text = format!(
-        "ClusterName=test\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={}\n\
+        "ClusterName=test\nSlurmctldHost={control}({address})\nSlurmctldPort={}\n\
          AuthType=auth/munge\nAuthInfo=socket={at}/munge.socket\nCredType=cred/munge\n\
          SlurmUser={name}\nSlurmdUser={name}\nStateSaveLocation={at}/state\nSlurmdSpoolDir={at}/%n\n\
          SlurmctldPidFile={at}/controller.pid\nSlurmdPidFile={at}/%n.pid\n\
@@ -143,10 +189,11 @@ fn configuration(place: &Path, user: &User) -> io::Result<String> {
          SlurmdParameters=config_overrides\n",
         numbers[0]
     );
-    for (node, port) in NODES.iter().zip(&numbers[1..]) {
+    for ((name, address), port) in nodes.iter().zip(&numbers[1..]) {
+        let host = if is_here { here } else { name };
         let _ = writeln!(
             text,
-            "NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4"
+            "NodeName={name} NodeHostname={host} NodeAddr={address} Port={port} CPUs=4"
         );
     }
     text.push_str("PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n");

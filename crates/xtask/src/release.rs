@@ -37,7 +37,9 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// of errors 36 |
 /// | 10,933,688 | IPv6 in networks of packets 37 kB, a host name that root sets, names of members
 /// that change |
-const LARGEST: u64 = 10_990_000;
+/// | 11,785,912 | clusters: file, plan, driver, agent, ssh and Slurm, batch systems, `rsh` between
+/// nodes, logs and copies; errors with their place (`annotate-snippets`) |
+const LARGEST: u64 = 11_830_000;
 
 /// The words for cargo.
 pub(crate) const BUILD: [&str; 6] =

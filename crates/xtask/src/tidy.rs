@@ -38,7 +38,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("host", &["sys"]),
     ("engine", &["host", "hostfs", "view", "blobs", "sys", "abi"]),
     ("containers", &["engine", "host", "net", "oci", "registry", "rootfs", "store", "sys"]),
-    ("cli", &["containers", "engine", "host", "oci", "registry", "rootfs", "store", "sys"]),
+    ("cluster", &["containers", "host", "net", "oci", "sys", "store"]),
+    (
+        "cli",
+        &["cluster", "containers", "engine", "host", "oci", "registry", "rootfs", "store", "sys"],
+    ),
     ("testkit", &["oci"]),
     ("xtask", &["testkit", "abi"]),
 ];

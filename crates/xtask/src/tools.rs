@@ -53,6 +53,8 @@ const WANTED: &[(&str, &str)] = &[
     ("slurmd", "slurmd"),
     ("srun", "slurm-client"),
     ("munged", "munge"),
+    // Real commands of PBS over Slurm. What they load comes without them.
+    ("qsub", "slurm-wlm-torque"),
     // For guests with another C library, another linker, 32 bits, another architecture.
     ("musl-gcc", "musl-tools"),
     ("ld.lld", "lld"),
@@ -64,6 +66,9 @@ const WANTED_FILES: &[(&str, &str)] = &[
     ("/usr/include/gnu/stubs-32.h", "gcc-multilib"),
     // Slurm loads it for ranks that speak PMIx.
     ("/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so", "libpmix-dev"),
+    // What `qsub` of slurm-wlm-torque loads.
+    ("/usr/lib/x86_64-linux-gnu/perl5/5.36/Slurm.pm", "libslurm-perl"),
+    ("/usr/share/perl5/Switch.pm", "libswitch-perl"),
     // For the clients that are Python programs.
     ("/usr/bin/pip3", "python3-pip"),
 ];

@@ -99,6 +99,9 @@ pub(crate) struct CpArgs {
     /// Follow a symbolic link that SOURCE names
     #[arg(short = 'L', long)]
     pub follow_link: bool,
+    /// What the first entry of the archive is called that '-' stands for
+    #[arg(long, value_name = "NAME", hide = true)]
+    pub entry: Option<String>,
     /// Print nothing
     #[arg(short, long)]
     pub quiet: bool,

@@ -44,7 +44,7 @@ pub(crate) fn run(context: &Context, args: &CpArgs) -> Result<Exit, Report> {
                     .hint("redirect it: coracle cp NAME:PATH - > files.tar"));
             }
             let out = Out { session, name: &name, path: &path, follow };
-            out.write(&mut io::stdout(), None)?;
+            out.write(&mut io::stdout(), args.entry.as_deref())?;
         }
         (End::Host(source), End::Container { name, path }) => {
             let into = Into { name: &name, path: &path, follow, keep_owners };

@@ -5,6 +5,8 @@ use std::time::SystemTime;
 
 use containers::container::look::{self, Entry, Query, Stream};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use crate::args::containers::LogsArgs;
 use crate::context::Context;
 use crate::output::time;
@@ -19,7 +21,7 @@ pub(crate) fn run(context: &Context, args: &LogsArgs) -> Result<Exit, Report> {
         follow: args.follow,
     };
     let mut failure = None;
-    look::logs(context.session()?, &args.container, &query, &mut |entry| {
+    look::logs(context.session()?, &args.container, &query, &is_read, &mut |entry| {
         let written = write(&entry, args.timestamps);
         let on = written.is_ok();
         failure = written.err();
@@ -31,6 +33,15 @@ pub(crate) fn run(context: &Context, args: &LogsArgs) -> Result<Exit, Report> {
         }
         _ => Ok(Exit::OK),
     }
+}
+
+/// Whether standard output still has a reader: nothing is written to a log that does not grow, so
+/// nothing else would tell.
+pub(crate) fn is_read() -> bool {
+    let out = io::stdout();
+    let mut ready = [PollFd::new(&out, PollFlags::empty())];
+    let _ = poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    !ready[0].revents().intersects(PollFlags::ERR)
 }
 
 fn write(entry: &Entry, timestamps: bool) -> io::Result<()> {
@@ -50,7 +61,8 @@ fn write(entry: &Entry, timestamps: bool) -> io::Result<()> {
     }
 }
 
-fn tail(text: &str) -> Result<Option<usize>, Report> {
+/// `--tail`.
+pub(crate) fn tail(text: &str) -> Result<Option<usize>, Report> {
     match text {
         "all" | "" => Ok(None),
         // Negative numbers mean all, as in Docker.

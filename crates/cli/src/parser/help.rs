@@ -91,9 +91,11 @@ pub(super) fn overview() -> String {
 pub(super) fn group(name: &str) -> String {
     let about = GROUPS.iter().find(|(known, _)| *known == name).map_or("", |(_, about)| *about);
     let mut out = format!("{about}\n\nUsage: coracle {name} COMMAND [ARG...]\n\nCommands:\n");
-    let longest = table::group_names(name).map(str::len).max().unwrap_or(0);
+    let shown =
+        || table::group_commands(name).filter(|(_, command)| command.section != Section::Internal);
+    let longest = shown().map(|(word, _)| word.len()).max().unwrap_or(0);
     let width = (longest + 1).max(10);
-    for (word, command) in table::group_commands(name) {
+    for (word, command) in shown() {
         let _ = writeln!(out, "  {word:<width$} {}", command.about);
     }
     out
@@ -124,9 +126,10 @@ pub(crate) fn tree() -> clap::Command {
     for (group, about) in GROUPS {
         let mut parent = clap::Command::new(*group).about(*about).subcommand_required(true);
         for (word, command) in table::group_commands(group) {
-            parent = parent.subcommand(
-                finished(command, &format!("{group} {word}")).no_binary_name(false).name(word),
-            );
+            let hidden = command.section == Section::Internal;
+            let path = format!("{group} {word}");
+            parent = parent
+                .subcommand(finished(command, &path).no_binary_name(false).name(word).hide(hidden));
         }
         tree = tree.subcommand(parent);
     }

@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Args, FromArgMatches};
 
 use super::completion;
-use crate::args::{archives, containers, images, networks, run, system};
+use crate::args::{archives, cluster, containers, images, networks, run, system};
 use crate::commands;
 use crate::context::Context;
 use crate::report::{Exit, Report};
@@ -19,8 +19,10 @@ pub(crate) enum Section {
     Networks,
     Space,
     Coracle,
-    /// Not listed.
+    /// Not listed in the overview.
     Hidden,
+    /// Listed nowhere: only this program calls it.
+    Internal,
 }
 
 impl Section {
@@ -60,12 +62,16 @@ impl Command {
     /// Whether its exit status may be that of a program inside: as in Docker, its own failures are
     /// 125 then.
     pub(crate) fn runs_program(&self) -> bool {
-        matches!(self.path, "run" | "create" | "exec")
+        matches!(
+            self.path,
+            "run" | "create" | "exec" | "cluster run" | "cluster exec" | "cluster up"
+        )
     }
 }
 
 /// Groups and what they hold.
 pub(crate) const GROUPS: &[(&str, &str)] = &[
+    ("cluster", "Many containers, by one file"),
     ("container", "Containers, under Docker's longer names"),
     ("image", "Images, under Docker's longer names"),
     ("migrate", "What other programs have made"),
@@ -463,6 +469,117 @@ coracle network create --scope cluster --address 10.0.0.1 far"
         networks::NetworkPruneArgs,
         commands::prune::networks,
         "Remove networks in which no container is"
+    ),
+    command!(
+        "cluster up",
+        Networks,
+        cluster::ClusterUpArgs,
+        commands::cluster::up,
+        "Start what a cluster file says: services, or a run to its end",
+        examples: "coracle cluster up -f gateway.toml        # until ctrl-C\n\
+                   coracle cluster up -d -f gateway.toml     # until 'cluster down'"
+    ),
+    command!(
+        "cluster down",
+        Networks,
+        cluster::ClusterDownArgs,
+        commands::cluster::down,
+        "End a cluster: its containers and its network"
+    ),
+    command!(
+        "cluster status",
+        Networks,
+        cluster::ClusterStatusArgs,
+        commands::cluster::status,
+        "Show the containers of a cluster"
+    ),
+    command!(
+        "cluster run",
+        Networks,
+        cluster::ClusterRunArgs,
+        commands::cluster::members::run,
+        "Run a command in a node of a cluster that is up",
+        examples: "coracle cluster run -f job.toml                    # [run] of the file\n\
+                   coracle cluster run -f job.toml --on node2 -- df -h /scratch",
+        ends: true
+    ),
+    command!(
+        "cluster exec",
+        Networks,
+        cluster::ClusterExecArgs,
+        commands::cluster::members::exec,
+        "Run a further command in a container of a cluster",
+        examples: "coracle cluster exec -it gateway db psql\n\
+                   coracle cluster exec -f gateway.toml portal-2 ps",
+        ends: true
+    ),
+    command!(
+        "cluster logs",
+        Networks,
+        cluster::ClusterLogsArgs,
+        commands::cluster::members::logs,
+        "Print what the containers of a cluster have written",
+        examples: "coracle cluster logs -f gateway             # follows\n\
+                   coracle cluster -f gateway.toml logs -f db  # the first -f is the file"
+    ),
+    command!(
+        "cluster attach",
+        Networks,
+        cluster::ClusterAttachArgs,
+        commands::cluster::members::attach,
+        "Show what a cluster writes from now on, until ctrl-C, which does not end it"
+    ),
+    command!(
+        "cluster cp",
+        Networks,
+        cluster::ClusterCpArgs,
+        commands::cluster::members::cp,
+        "Copy files between the host and containers of a cluster, or between these",
+        examples: "coracle cluster cp gateway db:/etc/postgresql .
+coracle cluster cp -f job.toml deck.in node1:/job
+coracle cluster cp job node1:/job/out node2:/job/in"
+    ),
+    command!(
+        "cluster explain",
+        Networks,
+        cluster::ClusterExplainArgs,
+        commands::cluster::explain,
+        "Print what a cluster file comes to, and do nothing"
+    ),
+    command!(
+        "cluster agent",
+        Hidden,
+        cluster::ClusterAgentArgs,
+        commands::cluster::agent,
+        "Serve the driver at the other end of standard input and output"
+    ),
+    command!(
+        "cluster idle",
+        Internal,
+        cluster::ClusterIdleArgs,
+        commands::cluster::idle,
+        "Wait for ever: the program of a node's container"
+    ),
+    command!(
+        "cluster door",
+        Hidden,
+        cluster::ClusterDoorArgs,
+        commands::cluster::door,
+        "Pass on what node containers ask for to the driver at standard input and output"
+    ),
+    command!(
+        "cluster meet",
+        Hidden,
+        cluster::ClusterMeetArgs,
+        commands::cluster::meet,
+        "Wait until nodes are known by name and take connections"
+    ),
+    command!(
+        "cluster probe",
+        Internal,
+        cluster::ClusterProbeArgs,
+        commands::cluster::probe,
+        "Wait until a service takes connections, or answers"
     ),
     command!(
         "volume create",

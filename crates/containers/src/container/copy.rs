@@ -4,17 +4,18 @@
 //! Reading a container's files may happen in a process of its own ([`ids::within`]), so an archive
 //! is written whole to a file without a name before it is unpacked.
 
+mod ends;
 mod into_layers;
 
-use std::ffi::OsStr;
+pub use ends::{Found, Landing, Packing, Source, is_directory, spool};
+
+use ends::base;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use engine::facts::Facts;
-use rootfs::union::IdMap;
 use rootfs::{Root, copy};
 use rustix::fs::{Mode, OFlags};
 
@@ -36,13 +37,6 @@ pub struct Out<'a> {
 }
 
 impl Out<'_> {
-    /// The last part of the path; the archive's entries begin with it.
-    fn base(&self) -> &str {
-        let trimmed = self.path.trim_end_matches('/');
-        let trimmed = trimmed.strip_suffix("/.").unwrap_or(trimmed);
-        trimmed.rsplit('/').next().filter(|name| !name.is_empty() && *name != "..").unwrap_or(".")
-    }
-
     /// Writes the archive; its first entry is called `name`.
     pub fn write(&self, writer: &mut dyn Write, name: Option<&str>) -> Result<()> {
         let store = self.session.store()?;
@@ -50,7 +44,7 @@ impl Out<'_> {
         let record = record::read(&container)?;
         let source = copy::Source {
             path: self.path.as_bytes(),
-            name: name.unwrap_or_else(|| self.base()).as_bytes(),
+            name: name.unwrap_or_else(|| base(self.path)).as_bytes(),
             follow: self.follow,
         };
         let live = live_root(self.session, &container, &record)?;
@@ -88,40 +82,12 @@ impl Out<'_> {
     /// Unpacks on the host, under Docker's rules for names: into a directory that is there, else as
     /// the new name.
     pub fn to_host(&self, target: &Path) -> Result<()> {
-        let contents_only = self.path.ends_with("/.");
-        let (directory, name) = if target.is_dir() {
-            (target.to_owned(), if contents_only { "." } else { self.base() }.to_owned())
-        } else {
-            let wants_directory = target.as_os_str().as_bytes().ends_with(b"/");
-            let parent = target
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty())
-                .unwrap_or(Path::new("."));
-            let name = target.file_name().and_then(OsStr::to_str);
-            let Some(name) = name.filter(|_| parent.is_dir()) else {
-                return Err(Error::invalid(format!("{} is not a directory", parent.display()))
-                    .with_hint("make it first"));
-            };
-            if wants_directory && !contents_only {
-                return Err(Error::invalid(format!("{} is not a directory", target.display()))
-                    .with_hint("make it first, or leave the '/' away"));
-            }
-            (parent.to_owned(), name.to_owned())
-        };
+        let landing = Landing::of(self.path, target)?;
         // Reading may happen in a process of its own (see `ids::within`), which must be forked
         // while there is one thread: so the archive is written whole before it is unpacked.
         let spool = spool::file(self.session)?;
-        self.write(&mut &spool, Some(&name))?;
-        spool::rewind(&spool)?;
-        let top = spool::open_directory(&directory)?;
-        // Owners of the container mean nothing on the host: what is copied belongs to the caller.
-        // So a program of an image that runs as its owner would run as the caller, whoever starts
-        // it.
-        let into = copy::Into { owner: Some((0, 0)), no_set_id: true, ..copy::Into::default() };
-        copy::copy_in(&top, b".", io::BufReader::with_capacity(1 << 18, spool), &into).map_err(
-            |error| Error::from(error).within(format!("cannot write to {}", directory.display())),
-        )?;
-        Ok(())
+        self.write(&mut &spool, Some(&landing.entry))?;
+        landing.unpack(spool)
     }
 }
 
@@ -164,76 +130,11 @@ pub struct Into<'a> {
 /// Copies a file or directory of the host into a container.
 pub fn from_host(session: &Session, source: &Path, request: Into<'_>) -> Result<()> {
     let Into { name, path, .. } = request;
-    let meta = if request.follow { source.metadata() } else { source.symlink_metadata() };
-    let meta = meta
-        .map_err(|error| Error::failed(format!("cannot read {}", source.display())).cause(error))?;
-    let source = if request.follow {
-        source.canonicalize().map_err(|error| {
-            Error::failed(format!("cannot read {}", source.display())).cause(error)
-        })?
-    } else {
-        source.to_owned()
-    };
-    // `SOURCE/.` means what is in the directory.
-    let contents_only = source.as_os_str().as_bytes().ends_with(b"/.") && meta.is_dir();
+    let source = Packing::of(source, request.follow)?;
     let target = Target::of(session, name)?;
-    let kind = target.kind(path)?;
-    let base = source.file_name().unwrap_or(OsStr::new("."));
-    let (directory, entry) = match kind {
-        Found::Directory if contents_only => (path.to_owned(), PathBuf::from(".")),
-        Found::Directory => (path.to_owned(), base.into()),
-        Found::File if meta.is_dir() => {
-            return Err(Error::conflict(format!(
-                "{name}:{path} is a file, and {} a directory",
-                source.display()
-            )));
-        }
-        Found::File | Found::Nothing => {
-            let trimmed = path.trim_end_matches('/');
-            let (parent, last) = trimmed.rsplit_once('/').unwrap_or(("/", trimmed));
-            if path.ends_with('/') && !meta.is_dir() {
-                return Err(Error::conflict(format!("{name}:{path} is not a directory"))
-                    .with_hint("make it first, or leave the '/' away"));
-            }
-            (if parent.is_empty() { "/".to_owned() } else { parent.to_owned() }, last.into())
-        }
-    };
-    let spool = spool::file(session)?;
-    pack(session, &source, &entry, request.keep_owners, &spool)?;
-    spool::rewind(&spool)?;
+    let (directory, entry) = source.place(name, path, target.kind(path)?)?;
+    let spool = source.pack(session, &entry, request.keep_owners)?;
     target.unpack(&directory, spool, request.keep_owners)
-}
-
-/// What is at a path in a container.
-enum Found {
-    Directory,
-    File,
-    Nothing,
-}
-
-/// A host file or directory as an archive whose first entry is `entry`.
-fn pack(
-    session: &Session,
-    source: &Path,
-    entry: &Path,
-    keep_owners: bool,
-    writer: &File,
-) -> Result<()> {
-    let parent =
-        source.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let (directory, path) = match source.file_name() {
-        Some(name) if !source.as_os_str().as_bytes().ends_with(b"/.") => {
-            (parent.to_owned(), name.as_bytes())
-        }
-        _ => (source.to_owned(), &b"."[..]),
-    };
-    let source = copy::Source { path, name: entry.as_os_str().as_bytes(), follow: false };
-    let ids = if keep_owners { IdMap::identity() } else { IdMap::default() };
-    let top = spool::open_directory(&directory)?;
-    let writer = io::BufWriter::with_capacity(1 << 18, writer);
-    let packed = copy::copy_out(&top, rootfs::Owners::default(), &ids, source, writer)?;
-    note_skipped(session, &packed.skipped.join(&0), "");
-    Ok(())
 }
 
 /// A container that is written to.

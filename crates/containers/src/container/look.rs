@@ -40,7 +40,8 @@ pub fn processes_by_ps(session: &Session, name: &str, options: &[String]) -> Res
     Ok(String::from_utf8_lossy(&answer.stdout).into_owned())
 }
 
-/// Reads what a container has written. `show` gets each entry and says whether to go on.
+/// Reads what a container has written. `show` gets each entry and says whether to go on; so does
+/// `goes_on`, which is asked some times a second while nothing is written.
 ///
 /// # Errors
 /// [`Error::Cancelled`] if the session was cancelled, [`Error::Unsupported`] if the container keeps
@@ -49,6 +50,7 @@ pub fn logs(
     session: &Session,
     name: &str,
     query: &Query,
+    goes_on: &dyn Fn() -> bool,
     show: &mut dyn FnMut(Entry) -> bool,
 ) -> Result<()> {
     let container = record::find(session, name)?;
@@ -57,7 +59,7 @@ pub fn logs(
             .with_hint("it was created with --log-driver=none"));
     }
     let cancel = session.cancel();
-    log::read(&container.path(), query, &|| !cancel.is_cancelled(), &mut |entry| {
+    log::read(&container.path(), query, &|| !cancel.is_cancelled() && goes_on(), &mut |entry| {
         !cancel.is_cancelled() && show(entry)
     })?;
     cancel.check()

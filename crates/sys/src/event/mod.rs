@@ -16,6 +16,7 @@ pub use daemon::{
     close_foreign, group_of, send_signal, send_signal_fd, send_signal_to_group, set_title,
 };
 pub use footprint::{release_code, trim_memory};
+pub(crate) use signals::block_none;
 pub use signals::{
     MaskGuard, Received, SignalFd, SignalSet, is_ignored, raise_default, set_ignored,
 };

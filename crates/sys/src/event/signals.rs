@@ -70,6 +70,12 @@ fn change_mask(how: c_int, set: &SignalSet) -> io::Result<SignalSet> {
     if error == 0 { Ok(old) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
+/// Blocks no signal in the calling thread: for a child before it executes a program, which would
+/// inherit the mask. Makes one system call and nothing else.
+pub(crate) fn block_none() -> io::Result<()> {
+    change_mask(SIG_SETMASK, &SignalSet::empty()).map(drop)
+}
+
 /// Signals that are blocked for this thread until the guard is dropped.
 pub struct MaskGuard {
     before: SignalSet,

@@ -1,0 +1,363 @@
+//! `cluster explain`, `up`, `down`, `status`, and what runs in containers of clusters.
+
+pub(crate) mod members;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use cluster::agent;
+use cluster::door;
+use cluster::driver::{self, Hosts, Local, Setting, Watcher};
+use cluster::inside::{self, Probe};
+use cluster::plan::{self, Plan};
+use cluster::spec::{self, Kind, Spec, units};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::json;
+use sys::event::{MaskGuard, SignalFd, SignalSet};
+
+use crate::args::cluster::{
+    ClusterAgentArgs, ClusterDoorArgs, ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs,
+    ClusterMeetArgs, ClusterProbeArgs, ClusterStatusArgs, ClusterUpArgs, Which,
+};
+use crate::commands::batch;
+use crate::context::Context;
+use crate::output;
+use crate::output::listing::{Column, Listing};
+use crate::report::{Exit, Report};
+use crate::terminal::note;
+
+const COLUMNS: &[Column] = &[
+    ("Name", "NAME"),
+    ("Role", "ROLE"),
+    ("Host", "HOST"),
+    ("Status", "STATUS"),
+    ("Image", "IMAGE"),
+    ("Ports", "PORTS"),
+];
+const MORE: &[Column] = &[("State", "STATE")];
+/// SIGHUP, SIGINT, SIGTERM.
+const ENDING: [i32; 3] = [1, 2, 15];
+/// How often is looked whether somebody else has ended a cluster.
+const LOOK: Duration = Duration::from_secs(5);
+
+impl From<cluster::Error> for Report {
+    fn from(error: cluster::Error) -> Self {
+        Self::of(&error, error.hint().map(str::to_owned))
+    }
+}
+
+/// `cluster explain`.
+pub(crate) fn explain(context: &Context, args: &ClusterExplainArgs) -> Result<Exit, Report> {
+    let spec = spec::read(&args.file)?;
+    output::print(&planned(context, &spec)?.to_string())?;
+    Ok(Exit::OK)
+}
+
+/// `cluster up`.
+pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report> {
+    let spec = spec::read_to_start(&args.file)?;
+    let set = SignalSet::of(&ENDING);
+    let _blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
+    let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
+    if batch::is_outside(context, &spec)? {
+        return batch::up(context, &spec, own_words(context)?, args.detach, &signals);
+    }
+    let interrupted = Interrupted::by(&signals);
+    let shown = Shown { interrupted: &interrupted, is_quiet: context.is_quiet() };
+    let setting = setting(context)?;
+    let directory = context.session()?.absolute(spec.directory())?;
+    let name = &spec.name;
+    let was_up = driver::is_known(&setting, name);
+    // With --detach the containers are left when this command ends, however it does.
+    let hold = (!args.detach).then_some(time(&args.grace)?);
+    let started = driver::start(&spec, &setting, &directory, (hold, &shown));
+    if started.as_ref().is_ok_and(|cluster| !cluster.is_new) {
+        shown.say(&format!("cluster {name} was up already"));
+    }
+    if args.detach {
+        started.map_err(|error| {
+            let hint = error.hint().map_or_else(
+                || format!("what was started stays: coracle cluster logs {name}, down {name}"),
+                str::to_owned,
+            );
+            interrupted.report(&error).hint(hint)
+        })?;
+        if spec.run.is_some() {
+            shown.say("[run] waits for: coracle cluster run -f FILE");
+        }
+        return Ok(Exit::OK);
+    }
+    let cluster = match started {
+        Ok(cluster) => cluster,
+        Err(error) => {
+            // What was there before this command stays.
+            if !was_up && let Err(left) = driver::end(&setting, &spec.name, false) {
+                note(&left.to_string());
+            }
+            return Err(interrupted.report(&error));
+        }
+    };
+    let ended = cluster.run(&shown).and_then(|status| {
+        let Some(status) = status else {
+            shown.say(&format!("cluster {name} is up; ctrl-C ends it"));
+            return wait(name, &cluster.hosts, &interrupted);
+        };
+        Ok(status)
+    });
+    match (ended, cluster.end(&setting)) {
+        (Ok(status), gone) => gone.map(|()| Exit(status)).map_err(Into::into),
+        (Err(error), gone) => {
+            if let Err(left) = gone {
+                note(&left.to_string());
+            }
+            Err(interrupted.report(&error))
+        }
+    }
+}
+
+/// `cluster down`.
+pub(crate) fn down(context: &Context, args: &ClusterDownArgs) -> Result<Exit, Report> {
+    let name = name(&args.which)?;
+    let had_job = batch::down(context, &name)?;
+    let count = driver::end(&setting(context)?, &name, args.force)?;
+    if count == 0 && !had_job && !context.is_quiet() {
+        note(&format!("cluster {name} had no containers"));
+    }
+    Ok(Exit::OK)
+}
+
+/// `cluster status`.
+pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit, Report> {
+    let name = name(&args.which)?;
+    let containers = driver::status(&name, &driver::reach(&setting(context)?, &name)?)?;
+    let row = |one: &driver::Container| {
+        json!({
+            "Name": one.name,
+            "Role": one.role,
+            "Host": one.host,
+            "State": one.state,
+            "Status": one.status,
+            "Image": one.image,
+            "Ports": one.ports,
+        })
+    };
+    let mut rows = batch::rows(context, &name)?;
+    rows.extend(containers.iter().map(row));
+    let format = args.format.as_deref();
+    let listing = Listing { format, shown: COLUMNS, more: MORE, quiet: None };
+    output::print(&listing.render(&rows)?)?;
+    Ok(Exit::OK)
+}
+
+/// `cluster agent`.
+pub(crate) fn agent(context: &Context, _: &ClusterAgentArgs) -> Result<Exit, Report> {
+    let environment = context.texts();
+    let release = env!("CARGO_PKG_VERSION").to_owned();
+    let options = agent::Options { release, environment, runtime: None };
+    match agent::serve(&options) {
+        Ok(agent::Exit::CleanUpFailed) => Ok(Exit(1)),
+        Ok(_) => Ok(Exit::OK),
+        Err(error) => {
+            let hint = error.hint();
+            Err(Report::of(&error, hint))
+        }
+    }
+}
+
+/// `cluster idle`.
+pub(crate) fn idle(_: &Context, _: &ClusterIdleArgs) -> Result<Exit, Report> {
+    inside::idle()
+}
+
+/// `cluster meet`.
+pub(crate) fn meet(_: &Context, args: &ClusterMeetArgs) -> Result<Exit, Report> {
+    let meet = if args.known { inside::know } else { inside::meet };
+    meet(&args.nodes, time(&args.within)?)?;
+    Ok(Exit::OK)
+}
+
+fn time(text: &str) -> Result<Duration, Report> {
+    units::time(text).ok_or_else(|| {
+        Report::wrong_words(format!("{text:?} is not a time")).hint("write 10s or 1m30s")
+    })
+}
+
+/// `cluster door`.
+pub(crate) fn door(_: &Context, args: &ClusterDoorArgs) -> Result<Exit, Report> {
+    door::serve(&args.path)?;
+    Ok(Exit::OK)
+}
+
+/// The program of the name `rsh`, which launchers of MPI start as if it were `ssh`; its exit status
+/// for its own failures is that of ssh.
+pub(crate) fn rsh(words: Vec<OsString>, door: Option<&Path>) -> Exit {
+    let not_text = |_| cluster::Error::new("a word is not UTF-8");
+    let words: Result<Vec<String>, _> = words.into_iter().map(OsString::into_string).collect();
+    let request = words.map_err(not_text).and_then(|words| door::parse(&words));
+    let ended = request.and_then(|request| door::rsh(&request, door));
+    Exit(ended.unwrap_or_else(|error| {
+        note(&format!("rsh: {error}"));
+        255
+    }))
+}
+
+/// `cluster probe`.
+pub(crate) fn probe(_: &Context, args: &ClusterProbeArgs) -> Result<Exit, Report> {
+    let within = time(&args.within)?;
+    let probe = Probe::parse(&args.kind, &args.place).ok_or_else(|| {
+        let fact = format!("{:?} {:?} is nothing to look for", args.kind, args.place);
+        Report::wrong_words(fact).hint("write tcp HOST:PORT or http HOST:PORT/PATH")
+    })?;
+    probe.until(within)?;
+    Ok(Exit::OK)
+}
+
+fn name(which: &Which) -> Result<String, Report> {
+    match (&which.file, &which.name) {
+        (Some(file), _) => Ok(spec::read(file)?.name),
+        (None, Some(name)) => Ok(spec::name(name)?),
+        (None, None) => Err(no_cluster()),
+    }
+}
+
+fn no_cluster() -> Report {
+    Report::wrong_words("which cluster?").hint("give -f FILE or its name")
+}
+
+fn planned(context: &Context, spec: &Spec) -> Result<Plan, Report> {
+    let directory = context.session()?.absolute(spec.directory())?;
+    let sites = match spec.backends[0].kind {
+        Kind::Local => vec![setting(context)?.site(&spec.name, &directory)],
+        _ => plan::unknown_sites(spec, &directory.display().to_string()),
+    };
+    Ok(plan::plan(spec, &sites))
+}
+
+fn program() -> Result<std::path::PathBuf, Report> {
+    std::env::current_exe()
+        .map_err(|error| Report::new("the path of this program is not known").cause(error))
+}
+
+/// This program, with the options that stand before a command.
+fn own_words(context: &Context) -> Result<Vec<OsString>, Report> {
+    let global = &context.global;
+    let mut words = vec![program()?.into_os_string()];
+    let mut option = |name: &str, value: Option<OsString>| {
+        words.extend(value.into_iter().flat_map(|value| [OsString::from(name), value]));
+    };
+    option("--store", Some(context.session()?.store_path()?.as_os_str().to_owned()));
+    for path in &context.session()?.settings().store_read_only {
+        option("--store-ro", Some(path.clone().into_os_string()));
+    }
+    option("--config", global.config.clone().map(std::path::PathBuf::into_os_string));
+    option("--log-level", global.log_level.clone().map(OsString::from));
+    if global.insecure {
+        words.push("--insecure".into());
+    }
+    Ok(words)
+}
+
+/// What the driver has of this machine.
+fn setting(context: &Context) -> Result<Setting, Report> {
+    Ok(Setting {
+        here: Local { program: own_words(context)? },
+        store: context.session()?.store_path()?.to_owned(),
+        program: program()?,
+        environment: context.texts(),
+        processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
+    })
+}
+
+fn cannot_wait(error: &std::io::Error) -> Report {
+    Report::new("signals cannot be waited for").cause(std::io::Error::other(error.to_string()))
+}
+
+/// Waits for a signal, or until somebody else has ended the cluster. Returns the exit status.
+fn wait(cluster: &str, hosts: &Hosts, interrupted: &Interrupted<'_>) -> cluster::Result<u8> {
+    let timeout = Timespec::try_from(LOOK).ok();
+    loop {
+        let _ = poll(&mut [PollFd::new(interrupted.signals, PollFlags::IN)], timeout.as_ref());
+        if let Some(Exit(status)) = interrupted.is_so().then(|| interrupted.exit()).flatten() {
+            return Ok(status);
+        }
+        if driver::status(cluster, hosts)?.is_empty() {
+            return Ok(0);
+        }
+    }
+}
+
+/// Whether a signal asks this command to end.
+struct Interrupted<'s> {
+    signals: &'s SignalFd,
+    /// The first one; 0 as long as there is none.
+    number: AtomicI32,
+}
+
+impl<'s> Interrupted<'s> {
+    const fn by(signals: &'s SignalFd) -> Self {
+        Self { signals, number: AtomicI32::new(0) }
+    }
+
+    fn is_so(&self) -> bool {
+        if let Ok(Some(signal)) = self.signals.next() {
+            let _ = self.number.compare_exchange(
+                0,
+                signal.number,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+        self.number.load(Ordering::Relaxed) != 0
+    }
+
+    /// The status of a command that was interrupted.
+    fn exit(&self) -> Option<Exit> {
+        match self.number.load(Ordering::Relaxed) {
+            0 => None,
+            number => Some(Exit(128 + number as u8)),
+        }
+    }
+
+    /// A failure, which may be that of an interrupted command.
+    fn report(&self, error: &cluster::Error) -> Report {
+        let report = Report::of(error, error.hint().map(str::to_owned));
+        match self.exit() {
+            Some(exit) => report.exit(exit),
+            None => report,
+        }
+    }
+}
+
+/// What the user sees of a start.
+struct Shown<'s> {
+    interrupted: &'s Interrupted<'s>,
+    is_quiet: bool,
+}
+
+impl Shown<'_> {
+    fn say(&self, text: &str) {
+        if !self.is_quiet {
+            note(text);
+        }
+    }
+}
+
+impl Watcher for Shown<'_> {
+    fn phase(&self, name: &str) -> cluster::Result<()> {
+        self.say(name);
+        Ok(())
+    }
+
+    fn signal(&self, within: Duration) -> Option<i32> {
+        let within = Timespec::try_from(within).ok();
+        let signals = self.interrupted.signals;
+        let _ = poll(&mut [PollFd::new(signals, PollFlags::IN)], within.as_ref());
+        signals.next().ok().flatten().map(|signal| signal.number)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.interrupted.is_so()
+    }
+}

@@ -1,0 +1,80 @@
+//! The cluster suite: `coracle cluster` on this machine, as users without privileges.
+//!
+//! Each world is a user where user namespaces are allowed or forbidden, with a home of its own; its
+//! cases take turns. After each case nothing of it is left: no container, no network, no directory
+//! of a cluster. [`kills`] ends drivers in the middle of everything.
+
+mod commands;
+mod inside;
+mod kills;
+mod mistakes;
+mod runs;
+mod services;
+mod world;
+
+use std::process::ExitCode;
+
+use testkit::harness::Suite;
+
+use world::{Lab, Stage};
+
+/// A case, with a directory for its cluster files.
+type Case = (&'static str, fn(&Lab<'_>));
+
+fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
+    for (name, reason) in &stage.missing {
+        suite.skipped(name, reason);
+    }
+    let groups =
+        [services::CASES, runs::CASES, commands::CASES, kills::CASES, mistakes::CASES].concat();
+    for (name, case) in groups {
+        for world in stage.worlds.iter().filter(|world| world.is_whole) {
+            suite.case(format!("{}::{name}", world.label), move || {
+                world.try_out(|lab| {
+                    case(lab);
+                    Ok(())
+                })
+            });
+        }
+    }
+    for world in stage.worlds.iter().filter(|world| world.is_whole) {
+        let case = services::debian_service;
+        suite.case(format!("{}::debian_service", world.label), move || world.try_out(case));
+    }
+    for (name, case) in inside::CASES {
+        for world in stage.worlds.iter().filter(|world| world.is_whole) {
+            suite.case(format!("{}::{name}", world.label), move || world.try_out(*case));
+        }
+    }
+    let (name, case) = inside::USERS;
+    for world in stage.worlds.iter().filter(|world| !world.is_whole) {
+        suite.case(format!("{}::{name}", world.label), move || world.try_out(case));
+    }
+    // What a range of ids could change.
+    for (name, case) in [services::SIX, runs::STATUS] {
+        for world in stage.worlds.iter().filter(|world| !world.is_whole) {
+            suite.case(format!("{}::{name}", world.label), move || {
+                world.try_out(|lab| {
+                    case(lab);
+                    Ok(())
+                })
+            });
+        }
+    }
+    suite.case("nothing_is_left".to_owned(), move || {
+        stage.nothing_is_left();
+        Ok(())
+    });
+}
+
+fn main() -> ExitCode {
+    let listing = std::env::args().any(|word| word == "--list");
+    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
+    let mut suite = Suite::new();
+    suite.threads(3);
+    match &stage {
+        Err(reason) => suite.skipped("cluster", reason),
+        Ok(stage) => add(&mut suite, stage),
+    }
+    suite.run()
+}

@@ -1,0 +1,249 @@
+//! A user, where user namespaces are allowed or forbidden, and the place of a case.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use testkit::command::{Finished, Input, find_program, run_with, until};
+use testkit::image::{Built, Image};
+use testkit::layer::{Entry, Layer};
+use testkit::person::{LIMIT, Person, everybody};
+use testkit::scratch::Scratch;
+use testkit::skip::{Outcome, Skip};
+use testkit::users::{Setting, no_namespaces};
+
+/// The image of most cases: busybox and a page.
+pub(crate) const BOX: &str = "localhost/box:1";
+const DEBIAN: &str = "localhost/cluster:debian";
+
+/// What `sh` and others of the image are links to.
+const APPLETS: [&str; 21] = [
+    "sh", "ls", "cat", "sleep", "httpd", "nc", "echo", "id", "env", "yes", "head", "dd", "seq",
+    "kill", "mkdir", "hostname", "wget", "true", "pwd", "tty", "touch",
+];
+
+/// Everything that lives as long as the suite.
+pub(crate) struct Stage {
+    pub(crate) worlds: Vec<World>,
+    pub(crate) missing: Vec<(String, String)>,
+    /// Removed at the end.
+    _scratch: Scratch,
+}
+
+impl Stage {
+    pub(crate) fn set() -> Result<Self, String> {
+        let text = |error: std::io::Error| error.to_string();
+        let scratch = Scratch::new("cluster").map_err(text)?;
+        let image = image()?;
+        let people = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)?;
+        let (mut worlds, mut missing) = (Vec::new(), Vec::new());
+        for person in &people {
+            let is_plain = person.user.kind() == "plain" || people.len() == 1;
+            for is_free in [true, false] {
+                let label = match (is_plain, is_free) {
+                    (true, true) => "allowed",
+                    (true, false) => "forbidden",
+                    (false, true) => "range",
+                    (false, false) => continue,
+                };
+                if let (false, Err(why)) = (is_free, no_namespaces()) {
+                    missing.push((label.to_owned(), why));
+                    continue;
+                }
+                let owner = Some((person.user.uid, person.user.gid));
+                let home = scratch.dir(&format!("home-{label}"), owner, 0o755).map_err(text)?;
+                let setting = Setting { no_namespaces: !is_free, ..Setting::default() };
+                let person = person.at(&home);
+                let layout = home.join("layout");
+                image.write_layout(&layout, BOX).map_err(text)?;
+                person.run(&["load", "-q", "-i", &layout.display().to_string()]).ok();
+                worlds.push(World {
+                    person,
+                    label,
+                    setting,
+                    is_whole: is_plain,
+                    turn: Mutex::new(()),
+                    count: AtomicU32::new(0),
+                    debian: OnceLock::new(),
+                });
+            }
+        }
+        Ok(Self { worlds, missing, _scratch: scratch })
+    }
+
+    /// Checks that all processes of the cases have ended.
+    pub(crate) fn nothing_is_left(&self) {
+        for world in &self.worlds {
+            let _turn = world.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let gone = || world.processes().is_empty().then_some(());
+            let gone = until(Duration::from_secs(20), gone);
+            assert!(gone.is_some(), "processes are left: {:#?}", world.processes());
+        }
+    }
+}
+
+fn image() -> Result<Built, String> {
+    let busybox = find_program("busybox").ok_or("busybox-static is not installed")?;
+    let busybox = fs::read(busybox).map_err(|error| error.to_string())?;
+    let mut layer = Layer::new();
+    for (dir, mode) in [("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777), ("www", 0o755)] {
+        layer.push(&Entry::new(b'5', dir).mode(mode));
+    }
+    layer = layer.file("bin/busybox", 0o755, busybox);
+    for applet in APPLETS {
+        layer = layer.symlink(&format!("bin/{applet}"), "busybox");
+    }
+    layer = layer.file("www/index.html", 0o644, "page\n");
+    layer = layer.file("etc/passwd", 0o644, "root:x:0:0:root:/:/bin/sh\nbob:x:7:7::/:/bin/sh\n");
+    Ok(Image::new().layer(layer).env("PATH", "/bin").build())
+}
+
+/// One user in one setting.
+pub(crate) struct World {
+    pub(crate) person: Person,
+    pub(crate) label: &'static str,
+    setting: Setting,
+    /// All cases, and not only those in which the user's kind matters.
+    pub(crate) is_whole: bool,
+    /// One case at a time, so that all that is there is its own.
+    turn: Mutex<()>,
+    count: AtomicU32,
+    debian: OnceLock<Result<(), Skip>>,
+}
+
+impl World {
+    /// Runs a case, and checks that nothing of it is left.
+    pub(crate) fn try_out(&self, case: impl Fn(&Lab<'_>) -> Outcome) -> Outcome {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let lab = Lab { world: self, dir: self.person.dir(&format!("lab-{number}")) };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case(&lab)));
+        if outcome.is_err() {
+            lab.sweep();
+        }
+        let outcome = outcome.unwrap_or_else(|payload| std::panic::resume_unwind(payload));
+        lab.is_clean();
+        outcome
+    }
+
+    /// Processes of this home.
+    fn processes(&self) -> Vec<String> {
+        let home = self.person.home.display().to_string();
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let lines = all.filter_map(|entry| {
+            let words = fs::read(entry.path().join("cmdline")).ok()?;
+            let words = String::from_utf8_lossy(&words).replace('\0', " ");
+            words.contains(&home).then(|| format!("{} {words}", entry.path().display()))
+        });
+        lines.collect()
+    }
+}
+
+/// The place of a case.
+pub(crate) struct Lab<'w> {
+    pub(crate) world: &'w World,
+    pub(crate) dir: PathBuf,
+}
+
+impl Lab<'_> {
+    /// A cluster file; gives its path. `NAME` is a name of a cluster that no other case has.
+    pub(crate) fn file(&self, text: &str) -> String {
+        self.world.person.file(&self.dir.join("lab.toml"), text)
+    }
+
+    /// A command of the program.
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, words: &[S]) -> Command {
+        self.command_in(words, &self.world.setting)
+    }
+
+    /// The same with closed standard input.
+    pub(crate) fn without_input(&self, words: &[&str]) -> Command {
+        let setting = Setting { closed_stdin: true, ..self.world.setting.clone() };
+        self.command_in(words, &setting)
+    }
+
+    fn command_in<S: AsRef<OsStr>>(&self, words: &[S], setting: &Setting) -> Command {
+        let Person { program, user, home } = &self.world.person;
+        let mut command = user.command_in(program, home, setting);
+        command.args(words);
+        command
+    }
+
+    /// Runs the program to its end without input.
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, words: &[S]) -> Finished {
+        run_with(&mut self.command(words), Input::Null, LIMIT)
+    }
+
+    /// `cluster WORD -f FILE WORDS`.
+    pub(crate) fn cluster(&self, word: &str, words: &[&str]) -> Finished {
+        let file = self.dir.join("lab.toml").display().to_string();
+        self.run(&[&["cluster", "-f", &file, word], words].concat())
+    }
+
+    /// Runs a script of the host's shell, in which `$coracle` is the program and `$file` the
+    /// cluster file.
+    pub(crate) fn script(&self, script: &str) -> Finished {
+        let Person { program, user, home } = &self.world.person;
+        let mut command = user.command_in("sh", home, &self.world.setting);
+        command.args(["-c", script]).env("coracle", program).env("file", self.dir.join("lab.toml"));
+        run_with(&mut command, Input::Null, LIMIT)
+    }
+
+    /// Names of containers, those of ended ones included, in their order.
+    pub(crate) fn containers(&self) -> Vec<String> {
+        let done = self.run(&["ps", "-a", "--format", "{{.Names}}"]);
+        let mut names: Vec<String> = done.ok().out().lines().map(str::to_owned).collect();
+        names.sort();
+        names
+    }
+
+    /// Where the driver keeps files.
+    pub(crate) fn kept(&self) -> Vec<String> {
+        let files = fs::read_dir(self.world.person.store().join("clusters"));
+        let names = files.into_iter().flatten().flatten();
+        names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// Checks that nothing is left.
+    pub(crate) fn is_clean(&self) {
+        assert_eq!(self.containers(), [""; 0], "containers are left");
+        let networks = self.run(&["network", "ls", "--format", "{{.Name}}"]);
+        assert_eq!(networks.ok().out(), "host\nnone\n", "networks are left");
+        assert_eq!(self.kept(), [""; 0], "files of the driver are left");
+    }
+
+    /// Removes what a failed case has left, so that it does not fail the next ones.
+    fn sweep(&self) {
+        for name in self.kept() {
+            self.run(&["cluster", "down", &name]);
+        }
+        let names = self.containers();
+        if !names.is_empty() {
+            self.run(&[vec!["rm".to_owned(), "-f".to_owned()], names].concat());
+        }
+        self.run(&["network", "prune", "-f"]);
+    }
+
+    /// The image with Debian's programs.
+    pub(crate) fn debian(&self) -> Result<&'static str, Skip> {
+        let import = || {
+            let tree = testkit::trees::integration()?;
+            let file = fs::File::open(tree).expect("the tree");
+            let mut import = self.world.person.command(&["import", "-q", "-", DEBIAN]);
+            run_with(import.stdin(file), Input::AsIs, LIMIT).ok();
+            Ok(())
+        };
+        self.world.debian.get_or_init(import).clone().map(|()| DEBIAN)
+    }
+}
+
+/// A port of this machine that nobody has, and a listener that has it until it is dropped.
+pub(crate) fn port() -> (u16, TcpListener) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    (listener.local_addr().expect("an address").port(), listener)
+}

@@ -1,0 +1,54 @@
+//! Clusters over several hosts: simulated ones, each with a network, a `/tmp` and, unless a case
+//! says otherwise, a home of its own, where users may not make namespaces.
+//!
+//! The hosts are reached by a real `sshd` on each, or are nodes of a real Slurm. Driver and hosts
+//! share nothing but a directory for the tests' own files. [`ssh::cut`] cuts a link, and must fail:
+//! so no case passes because the hosts share a kernel.
+
+mod lab;
+mod slurm;
+mod ssh;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+use testkit::harness::Suite;
+use testkit::person::everybody;
+use testkit::scratch::Scratch;
+use testkit::skip::Skip;
+
+use lab::Lab;
+
+fn main() -> ExitCode {
+    let scratch = Scratch::new("hosts").expect("a directory");
+    let people = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle")));
+    let people = match people {
+        Ok(people) => people,
+        Err(error) => {
+            eprintln!("hosts: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    // Ranges of ids have no part in this.
+    let person = people.iter().find(|person| person.user.kind() == "plain");
+    let person = person.or(people.first()).expect("a user").clone();
+    let lab: OnceLock<Result<Lab, Skip>> = OnceLock::new();
+    let lab = || {
+        let made = lab.get_or_init(|| Lab::start(&scratch, &person));
+        made.as_ref().map_err(Clone::clone)
+    };
+    let mut suite = Suite::new();
+    // They share the hosts.
+    suite.threads(1);
+    for (name, case) in ssh::CASES.iter().chain(slurm::CASES) {
+        suite.case((*name).to_owned(), || {
+            let lab = lab()?;
+            lab.begin();
+            case(lab)?;
+            lab.nothing_is_left();
+            Ok(())
+        });
+    }
+    suite.run()
+}

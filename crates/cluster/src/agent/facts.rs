@@ -1,0 +1,165 @@
+//! What an agent tells about its node. Everything is read from the kernel, from files, and from the
+//! environment that the caller gave; no program is run.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
+use sha2::Digest as _;
+
+use super::Options;
+use crate::wire::VERSION;
+use crate::wire::messages::Facts;
+
+/// Variables that are told. They name a place in a batch system, and are no secrets.
+const VARIABLES: [&str; 14] = [
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+    "SLURM_CLUSTER_NAME",
+    "SLURM_JOB_PARTITION",
+    "SLURM_JOB_NODELIST",
+    "SLURM_NODEID",
+    "SLURMD_NODENAME",
+    "SLURM_CPUS_ON_NODE",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_TMPDIR",
+    "TMPDIR",
+    "XDG_RUNTIME_DIR",
+    "PBS_JOBID",
+    "SSH_CONNECTION",
+];
+
+/// A store of the node itself needs so many bytes at least: one without images.
+const ROOM: u64 = 64 << 20;
+
+/// All facts of this node.
+pub(super) fn gather(options: &Options, runtime: &Path) -> Facts {
+    let system = rustix::system::uname();
+    let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    let caller = host::users::Caller::from_files();
+    let home = options.variable("HOME").map(PathBuf::from).or(caller.home);
+    let noexec = |home: &PathBuf| {
+        statvfs(home).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::NOEXEC))
+    };
+    let variables = VARIABLES.iter().filter_map(|&name| {
+        options.variable(name).map(|value| (name.to_owned(), value.to_owned()))
+    });
+    Facts {
+        version: VERSION,
+        release: options.release.clone(),
+        digest: own_digest(),
+        executable: std::env::current_exe().unwrap_or_default(),
+        pid: std::process::id(),
+        host: text(system.nodename()),
+        uid: caller.uid,
+        user: caller.name,
+        boot_id: sys::machine::Machine::here().boot_id.clone(),
+        kernel: text(system.release()),
+        machine: text(system.machine()),
+        cpus: std::thread::available_parallelism().map_or(1, Into::into),
+        memory: memory(),
+        home_writable: home.as_ref().is_some_and(|home| access(home, Access::WRITE_OK).is_ok()),
+        home_noexec: home.as_ref().is_some_and(noexec),
+        home,
+        runtime: runtime.to_owned(),
+        scratch: scratch(options, caller.uid),
+        addresses: addresses(),
+        variables: variables.collect::<BTreeMap<_, _>>(),
+    }
+}
+
+/// The first directory of the node's own where a store of this user can be.
+fn scratch(options: &Options, uid: u32) -> Option<PathBuf> {
+    let variables = ["SLURM_TMPDIR", "TMPDIR"].map(|name| options.variable(name));
+    let places = variables.into_iter().flatten().chain(["/tmp", "/var/tmp", "/dev/shm"]);
+    let mut fit = places.filter_map(|place| {
+        let found = statvfs(place).ok()?;
+        let room = found.f_bavail.saturating_mul(found.f_frsize);
+        let runs = !found.f_flag.contains(StatVfsMountFlags::NOEXEC);
+        let path = Path::new(place).join(format!("coracle-{uid}"));
+        let is_fit = room >= ROOM && runs && super::private_directory(&path).is_ok();
+        is_fit.then_some(path)
+    });
+    fit.next()
+}
+
+/// SHA-256 of this program's file; empty if it cannot be read.
+fn own_digest() -> String {
+    let read =
+        || -> std::io::Result<String> { digest(&mut std::fs::File::open("/proc/self/exe")?) };
+    read().unwrap_or_default()
+}
+
+/// SHA-256 of a file, in hexadecimal digits.
+pub(crate) fn digest(file: &mut std::fs::File) -> std::io::Result<String> {
+    use std::fmt::Write as _;
+    let mut hash = sha2::Sha256::new();
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => break,
+            Ok(count) => hash.update(&piece[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let mut text = String::with_capacity(64);
+    for byte in hash.finalize() {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
+}
+
+fn memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    number.unwrap_or(0) << 10
+}
+
+fn addresses() -> Vec<(String, IpAddr)> {
+    let four = sys::link::addresses().unwrap_or_default().into_iter();
+    let four = four.map(|(name, address)| (name, IpAddr::V4(address)));
+    let six = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    let six: Vec<_> = six.lines().filter_map(version_6).collect();
+    let all = four.chain(six);
+    all.filter(|(_, address)| !address.is_loopback() && !address.is_unspecified()).collect()
+}
+
+/// A line of `/proc/net/if_inet6`: address, index, bits, scope, flags, device. Addresses of one
+/// link (scope 20) lead nowhere without it.
+fn version_6(line: &str) -> Option<(String, IpAddr)> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let &[address, _, _, scope, _, device] = fields.as_slice() else { return None };
+    let address = u128::from_str_radix(address, 16).ok()?;
+    (scope == "00").then(|| (device.to_owned(), IpAddr::V6(Ipv6Addr::from_bits(address))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_of_this_host() {
+        let environment = [("SLURM_JOB_ID", "7"), ("HOME", "/proc"), ("SECRET", "x")];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let options = Options { environment: environment.into(), ..Options::default() };
+        let facts = gather(&options, Path::new("/run/x"));
+        assert_eq!(facts.variables, BTreeMap::from([("SLURM_JOB_ID".into(), "7".into())]));
+        assert_eq!((facts.digest.len(), facts.pid), (64, std::process::id()));
+        assert!(facts.memory > 1 << 20 && facts.cpus > 0 && !facts.kernel.is_empty());
+        assert_eq!(facts.home, Some("/proc".into()));
+        assert!(facts.addresses.iter().all(|(name, _)| name != "lo"));
+    }
+
+    #[test]
+    fn lines_of_version_6() {
+        let line = "20010db8000000000000000000000001 02 40 00 80     eth0";
+        let address = "2001:db8::1".parse().unwrap();
+        assert_eq!(version_6(line), Some(("eth0".to_owned(), address)));
+        let local = "fe8000000000000000000000000000ff 02 40 20 80     eth0";
+        assert_eq!((version_6(local), version_6("x")), (None, None));
+    }
+}

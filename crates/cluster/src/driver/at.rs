@@ -1,0 +1,51 @@
+//! What the steps of a plan have in common.
+
+use super::INTERRUPTED;
+use super::hosts::{Done, Host, Hosts};
+use crate::error::{Error, Result};
+use crate::plan::{LABEL, Plan, Site};
+
+/// What a step is carried out with.
+pub(super) struct At<'a> {
+    /// The plan that it belongs to.
+    pub(super) plan: &'a Plan,
+    /// Where.
+    pub(super) host: &'a dyn Host,
+    /// All hosts of the cluster.
+    pub(super) hosts: &'a Hosts,
+    /// What is known of them.
+    pub(super) sites: &'a [Site],
+    /// Whether the start is given up.
+    pub(super) stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl At<'_> {
+    /// Runs a command that may take long.
+    pub(super) fn run(&self, words: &[String]) -> Result<Done> {
+        let done = self.host.run_until(words, self.stop)?;
+        if (self.stop)() { Err(Error::new(INTERRUPTED)) } else { Ok(done) }
+    }
+}
+
+/// A command of these words.
+pub(super) fn words(all: &[&str]) -> Vec<String> {
+    all.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// What an object's label says of its cluster; `None` if there is no such object.
+fn cluster_of(kind: &str, name: &str, host: &dyn Host) -> Result<Option<String>> {
+    let path = if kind == "network" { ".Labels" } else { ".Config.Labels" };
+    let format = format!("{{{{index {path} {LABEL:?}}}}}");
+    let done = host.run(&words(&[kind, "inspect", "--format", &format, name]))?;
+    Ok(done.is_good().then(|| done.text()))
+}
+
+/// An object that somebody else has made is left alone.
+pub(super) fn is_own(plan: &Plan, kind: &str, name: &str, host: &dyn Host) -> Result<bool> {
+    match cluster_of(kind, name, host)? {
+        None => Ok(false),
+        Some(cluster) if cluster == plan.cluster => Ok(true),
+        Some(_) => Err(Error::new(format!("{kind} {name} is there, and not of this cluster"))
+            .with_hint(format!("give the cluster another name, or: coracle {kind} rm {name}"))),
+    }
+}

@@ -1,0 +1,206 @@
+//! The hosts of a cluster, and the commands of Coracle that run on them.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use crate::channel::{Event, Running};
+use crate::error::{Error, Result};
+
+/// How a command on a host has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    /// Its exit status, 128+n for signal n.
+    pub status: u8,
+    /// What it has printed.
+    pub out: Vec<u8>,
+    /// What it has said of errors.
+    pub err: Vec<u8>,
+}
+
+impl Done {
+    /// Whether it has ended well.
+    pub const fn is_good(&self) -> bool {
+        self.status == 0
+    }
+
+    /// What it has printed, as text, without the end of its last line.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.out).trim_end_matches('\n').to_owned()
+    }
+}
+
+/// A host that carries out commands of Coracle. Commands are given without the program's own name.
+pub trait Host: Send + Sync {
+    /// Its name in messages, which is what the plan calls it.
+    fn name(&self) -> &str;
+    /// Runs a command without input.
+    ///
+    /// # Errors
+    /// If it cannot be started, or the host is lost.
+    fn run(&self, words: &[String]) -> Result<Done>;
+    /// The same. The command gets SIGTERM when `stop`, which is asked some times a second, says so.
+    /// A host that cannot do that lets it end by itself.
+    ///
+    /// # Errors
+    /// As [`Host::run`].
+    fn run_until(&self, words: &[String], stop: &(dyn Fn() -> bool + Sync)) -> Result<Done> {
+        let _ = stop;
+        self.run(words)
+    }
+    /// Runs a command on the caller's own streams. Returns its exit status.
+    ///
+    /// # Errors
+    /// As [`Host::run`].
+    fn run_attached(&self, words: &[String], attach: Attach) -> Result<u8>;
+    /// Writes a file with these permission bits. It gets its name when it is complete, and
+    /// directories that are missing are made for this user only.
+    ///
+    /// # Errors
+    /// If that is not possible, or the host is lost.
+    fn put(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()>;
+    /// Starts a command whose streams the caller moves. `input` is false for one without input.
+    ///
+    /// # Errors
+    /// As [`Host::run`]; a remote host tells by an event that the command was not started.
+    fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>>;
+}
+
+/// What a command gets of the caller's streams besides those that it writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Attach {
+    /// Standard input.
+    pub input: bool,
+    /// The terminal, if the caller has one.
+    pub terminal: bool,
+}
+
+/// A command that runs on a host. Dropped before its end, it gets SIGTERM. May be used by several
+/// threads: one that writes input, one that takes events.
+pub trait Task: Send + Sync {
+    /// Waits for the next event; `None` after the last one.
+    fn event(&self) -> Option<Event>;
+    /// Writes to its standard input. Waits while it does not read.
+    ///
+    /// # Errors
+    /// If it has ended, or the host is lost.
+    fn input(&self, bytes: &[u8]) -> Result<()>;
+    /// Ends its standard input.
+    ///
+    /// # Errors
+    /// If the host is lost.
+    fn close_input(&self) -> Result<()>;
+    /// Sends a signal; nothing if it has ended.
+    ///
+    /// # Errors
+    /// If the host is lost.
+    fn signal(&self, number: i32) -> Result<()>;
+}
+
+impl Task for Running {
+    fn event(&self) -> Option<Event> {
+        Self::event(self)
+    }
+
+    fn input(&self, bytes: &[u8]) -> Result<()> {
+        Ok(Self::input(self, bytes)?)
+    }
+
+    fn close_input(&self) -> Result<()> {
+        Ok(Self::close_input(self)?)
+    }
+
+    fn signal(&self, number: i32) -> Result<()> {
+        Ok(Self::signal(self, number)?)
+    }
+}
+
+/// The hosts of a cluster, and the machine that drives.
+pub struct Hosts {
+    here: Arc<dyn Host>,
+    others: Vec<Arc<dyn Host>>,
+}
+
+impl Hosts {
+    /// A cluster of the machine that drives.
+    pub fn here(host: impl Host + 'static) -> Self {
+        Self { here: Arc::new(host), others: Vec::new() }
+    }
+
+    /// The same machine drives a cluster of these hosts.
+    #[must_use]
+    pub fn with(self, others: Vec<Box<dyn Host>>) -> Self {
+        Self { others: others.into_iter().map(Arc::from).collect(), ..self }
+    }
+
+    /// The machine that drives.
+    pub fn driver(&self) -> &dyn Host {
+        &*self.here
+    }
+
+    /// True if the machine that drives is the only one.
+    pub fn is_local(&self) -> bool {
+        self.others.is_empty()
+    }
+
+    /// The hosts that containers are on.
+    pub fn all(&self) -> impl Iterator<Item = &dyn Host> {
+        let here = self.is_local().then_some(&self.here);
+        here.into_iter().chain(&self.others).map(|host| &**host)
+    }
+
+    /// Does something on all hosts at once, each in a thread of its own. The results are in the
+    /// order of the hosts.
+    pub fn each<T: Send>(&self, work: impl Fn(&dyn Host) -> Result<T> + Sync) -> Vec<Result<T>> {
+        at_once(self.all(), work)
+    }
+
+    /// The host of a step; the machine that drives where the step names none.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn of(&self, name: Option<&str>) -> Result<&dyn Host> {
+        self.find(name).map(|host| &**host)
+    }
+
+    /// The same for a thread that may outlive these hosts.
+    pub(super) fn shared(&self, name: Option<&str>) -> Result<Weak<dyn Host>> {
+        self.find(name).map(Arc::downgrade)
+    }
+
+    fn find(&self, name: Option<&str>) -> Result<&Arc<dyn Host>> {
+        let Some(name) = name else { return Ok(&self.here) };
+        let mut all = self.is_local().then_some(&self.here).into_iter().chain(&self.others);
+        let found = all.find(|host| host.name() == name);
+        found.ok_or_else(|| Error::new(format!("there is no host {name}")))
+    }
+}
+
+/// Does something with all of these at once. The results are in their order.
+pub(super) fn at_once<I: Send, T: Send>(
+    items: impl Iterator<Item = I>,
+    work: impl Fn(I) -> Result<T> + Sync,
+) -> Vec<Result<T>> {
+    let mut items: Vec<I> = items.collect();
+    if items.len() <= 1 {
+        return items.pop().map(work).into_iter().collect();
+    }
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> =
+            items.into_iter().map(|item| scope.spawn(move || work(item))).collect();
+        let lost = || Err(Error::new("a thread of the driver has ended before its step"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+    })
+}
+
+/// A command that has failed, with what it said.
+pub(super) fn failed(what: impl fmt::Display, words: &[String], done: &Done) -> Error {
+    let said = String::from_utf8_lossy(&done.err);
+    // The last lines of its own report: a fact, causes and a hint.
+    let at = said.rfind("error: ").unwrap_or(0);
+    let said = said[at..].trim();
+    let said = said.strip_prefix("error: ").unwrap_or(said);
+    let command = crate::shell::join(words);
+    Error::new(format!("{what}: {said}")).with_hint(format!("the command was: coracle {command}"))
+}

@@ -1,0 +1,186 @@
+//! The containers of a cluster that somebody names, and commands in them.
+
+use std::path::Path;
+
+use containers::config::nearest::nearest;
+
+use super::doors::Doors;
+use super::relay::{Signals, relay};
+use super::{Attach, Container, Hosts, Setting, status};
+use crate::error::{Error, Result};
+use crate::plan::Act;
+use crate::spec::Spec;
+
+/// What a further command in a container gets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exec {
+    /// Standard input.
+    pub input: bool,
+    /// A terminal of its own.
+    pub terminal: bool,
+    /// Variables, `NAME=VALUE`, or `NAME` alone for one that is taken away.
+    pub env: Vec<String>,
+    /// The user in the container; `None` for the container's.
+    pub user: Option<String>,
+    /// The directory in the container; `None` for the container's.
+    pub directory: Option<String>,
+}
+
+impl Exec {
+    fn words(&self) -> Vec<String> {
+        let mut words = vec!["exec".to_owned()];
+        words.extend(self.input.then(|| "-i".to_owned()));
+        words.extend(self.terminal.then(|| "-t".to_owned()));
+        let mut pair = |flag: &str, value: &str| {
+            words.extend([flag.to_owned(), value.to_owned()]);
+        };
+        self.env.iter().for_each(|env| pair("-e", env));
+        self.user.iter().for_each(|user| pair("--user", user));
+        self.directory.iter().for_each(|path| pair("--workdir", path));
+        words
+    }
+}
+
+/// Runs a further command in a container of a cluster. Returns its exit status.
+///
+/// # Errors
+/// If there is no such container, or it does not run.
+pub fn exec(
+    cluster: &str,
+    node: &str,
+    hosts: &Hosts,
+    how: &Exec,
+    command: &[String],
+) -> Result<u8> {
+    let container = running(cluster, node, hosts)?;
+    let mut words = how.words();
+    words.push(container.name.clone());
+    words.extend_from_slice(command);
+    let attach = Attach { input: how.input, terminal: how.terminal };
+    hosts.of(Some(&container.host))?.run_attached(&words, attach)
+}
+
+/// Runs the application of a file in a cluster that is up, with these streams and a way from its
+/// node to the others. `directory` is where relative paths of the file start, absolute. Returns its
+/// exit status.
+///
+/// # Errors
+/// If the container of its node does not run, or a host is not reached.
+pub fn run_again(spec: &Spec, setting: &Setting, directory: &Path, attach: Attach) -> Result<u8> {
+    // Before there are other threads, which would take them.
+    let signals = Signals::take()?;
+    let (hosts, sites) = super::reach_sites(setting, &spec.name, directory)?;
+    let plan = crate::plan::plan(spec, &sites);
+    let found =
+        plan.phases.iter().flat_map(|phase| &phase.steps).find_map(|step| match &step.act {
+            Act::Run { container, words } => Some((container, words.clone())),
+            _ => None,
+        });
+    let (container, mut words) = found.ok_or_else(|| Error::new("there is nothing to run"))?;
+    let container = running(&plan.cluster, container, &hosts)?;
+    let Attach { input, terminal } = attach;
+    let streams = Exec { input, terminal, ..Exec::default() };
+    words.splice(..1, streams.words());
+    let doors = Doors::open(&plan, &hosts)?;
+    if hosts.is_local() {
+        return hosts.driver().run_attached(&doors.told(None, &words), attach);
+    }
+    let host = Some(&*container.host);
+    let words = doors.told(host, &words);
+    if terminal {
+        return hosts.of(host)?.run_attached(&words, attach);
+    }
+    relay(hosts.of(host)?.start(&words, input)?, input, &|within| signals.wait(within))
+}
+
+/// The name of a container without that of its cluster: `node2`, `db-1`.
+pub(super) fn short<'c>(cluster: &str, name: &'c str) -> &'c str {
+    let short = name.strip_prefix(cluster).and_then(|rest| rest.strip_prefix('-'));
+    short.unwrap_or(name)
+}
+
+/// The containers of a cluster that is up.
+pub(super) fn members(cluster: &str, hosts: &Hosts) -> Result<Vec<Container>> {
+    let all = status(cluster, hosts)?;
+    if all.is_empty() {
+        return Err(Error::new(format!("cluster {cluster} is not up"))
+            .with_hint("start it: coracle cluster up -d -f FILE"));
+    }
+    Ok(all)
+}
+
+/// Whether a container is meant: by its name, by its name without the cluster's, or by the service
+/// or node that it belongs to.
+fn is_meant(cluster: &str, node: &str, container: &Container) -> bool {
+    container.name == node || short(cluster, &container.name) == node || container.role == node
+}
+
+/// The containers that are meant by a name.
+///
+/// # Errors
+/// If there is none.
+pub(super) fn meant(cluster: &str, node: &str, all: &[Container]) -> Result<Vec<Container>> {
+    let mut found: Vec<Container> =
+        all.iter().filter(|container| is_meant(cluster, node, container)).cloned().collect();
+    // db-2 before db-10.
+    found.sort_by_key(|container| (container.name.len(), container.name.clone()));
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let with_role = all.iter().filter(|container| !container.role.is_empty());
+    let mut names: Vec<&str> = with_role
+        .flat_map(|container| [&*container.role, short(cluster, &container.name)])
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let hint = match nearest(node, names.iter().copied(), 3) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("there are {}", names.join(", ")),
+    };
+    Err(Error::new(format!("cluster {cluster} has no node or service {node:?}")).with_hint(hint))
+}
+
+/// The first container that is meant by a name and runs.
+///
+/// # Errors
+/// If there is none.
+pub(super) fn running(cluster: &str, node: &str, hosts: &Hosts) -> Result<Container> {
+    let found = meant(cluster, node, &members(cluster, hosts)?)?;
+    if let Some(one) = found.iter().find(|container| container.state == "running") {
+        return Ok(one.clone());
+    }
+    let fact = format!("{} does not run: {}", found[0].name, found[0].status);
+    Err(Error::new(fact).with_hint("start it again: coracle cluster up -d -f FILE"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn container(name: &str, role: &str) -> Container {
+        let [name, role] = [name, role].map(str::to_owned);
+        let [host, state, status, image, ports] =
+            ["here", "running", "Up", "a", ""].map(str::to_owned);
+        Container { host, name, role, state, status, image, ports }
+    }
+
+    #[test]
+    fn who_is_meant() {
+        let all = ["lab-db-1", "lab-db-10", "lab-db-2", "lab-node1"];
+        let role = |name: &str| if name.starts_with("lab-db") { "db" } else { "node1" };
+        let all: Vec<_> = all.map(|name| container(name, role(name))).to_vec();
+        let names = |node: &str| -> Vec<String> {
+            let found = meant("lab", node, &all).unwrap();
+            found.into_iter().map(|container| container.name).collect()
+        };
+        assert_eq!(names("db"), ["lab-db-1", "lab-db-2", "lab-db-10"]);
+        assert_eq!(names("db-2"), ["lab-db-2"]);
+        assert_eq!(names("lab-db-10"), ["lab-db-10"]);
+        assert_eq!(names("node1"), ["lab-node1"]);
+        let error = meant("lab", "node11", &all).unwrap_err();
+        assert_eq!(error.to_string(), "cluster lab has no node or service \"node11\"");
+        assert_eq!(error.hint(), Some("did you mean node1?"));
+        let error = meant("lab", "cache", &all).unwrap_err();
+        assert_eq!(error.hint(), Some("there are db, db-1, db-10, db-2, node1"));
+    }
+}

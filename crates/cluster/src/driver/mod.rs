@@ -1,0 +1,277 @@
+//! Carries out a plan: phases one after the other, the steps of one at once.
+//!
+//! Every step is a command of Coracle on a [`Host`], and looks first whether its work is done
+//! already. So `up` after a killed `up` goes on, and nothing is remembered beside what the
+//! commands leave: containers and a network with the cluster's label. `down` removes these.
+
+mod at;
+mod copy;
+mod doors;
+mod down;
+mod hosts;
+mod images;
+mod local;
+mod logs;
+mod member;
+mod network;
+mod reach;
+mod relay;
+mod remote;
+mod status;
+mod steps;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::place::{self, Place};
+use crate::plan::{Act, Plan, Site, Step};
+use crate::spec::Spec;
+
+pub use copy::{Copies, Inside};
+use doors::Doors;
+use down::down;
+pub use hosts::{Attach, Done, Host, Hosts, Task};
+pub use local::Local;
+pub use logs::{Logs, Reader};
+pub use member::{Exec, exec, run_again};
+pub use reach::Reach;
+pub use status::{Container, status};
+
+/// What happens meanwhile.
+pub trait Watcher: Sync {
+    /// A phase begins. An error ends the start before it.
+    fn phase(&self, name: &str) -> Result<()>;
+    /// Waits for a signal that the application is to get, for so long at most.
+    fn signal(&self, within: Duration) -> Option<i32>;
+
+    /// Whether the start is given up. Asked some times a second.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+/// What an error says after [`Watcher::is_stopped`].
+const INTERRUPTED: &str = "interrupted";
+
+/// What the driver has of its own machine.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// This machine.
+    pub here: Local,
+    /// The directory of its store.
+    pub store: PathBuf,
+    /// The path of this program.
+    pub program: PathBuf,
+    /// The variables of this process.
+    pub environment: Vec<(String, String)>,
+    /// Processors that this process may use.
+    pub processors: u32,
+}
+
+impl Setting {
+    fn variable(&self, name: &str) -> Option<&str> {
+        let found = self.environment.iter().find(|(other, _)| other == name);
+        found.map(|(_, value)| &**value).filter(|value| !value.is_empty())
+    }
+
+    fn hosts(&self) -> Hosts {
+        Hosts::here(self.here.clone())
+    }
+
+    /// What a plan has to know of this machine.
+    pub fn site(&self, cluster: &str, directory: &Path) -> Site {
+        Site {
+            host: None,
+            program: self.program.display().to_string(),
+            directory: directory.display().to_string(),
+            kept: place::directory(&self.store, cluster).display().to_string(),
+            address: None,
+            processors: self.processors,
+        }
+    }
+}
+
+/// A cluster whose hosts are reached.
+pub struct Cluster {
+    /// Its hosts.
+    pub hosts: Hosts,
+    /// What its file comes to on them.
+    pub plan: Plan,
+    /// There was something to do.
+    pub is_new: bool,
+}
+
+/// Starts all of a cluster but its run. What is there is left as it is. `directory` is where
+/// relative paths of the file start, absolute. With a time to `hold`, the agents of other hosts end
+/// the cluster when this process is lost while it has the [`Cluster`], and no other driver has come
+/// within that time.
+///
+/// # Errors
+/// The first step that fails, with what its command has said; what was started before stays. If
+/// another driver is at it.
+pub fn start(
+    spec: &Spec,
+    setting: &Setting,
+    directory: &Path,
+    (hold, watcher): (Option<Duration>, &dyn Watcher),
+) -> Result<Cluster> {
+    if !setting.store.exists() {
+        make_store(&setting.here)?;
+    }
+    let place = Place::take(&setting.store, &spec.name)?;
+    let (hosts, sites) = match Reach::of(spec, setting)? {
+        None => {
+            place.share()?;
+            (setting.hosts(), vec![setting.site(&spec.name, directory)])
+        }
+        Some(reach) => {
+            if reach.ends_with_agents() && hold.is_none() {
+                let fact = "containers on hosts of a job end with this command";
+                let hint = "leave --detach out, and let the command run: coracle cluster up ... &";
+                return Err(Error::new(fact).with_hint(hint));
+            }
+            watcher.phase("hosts")?;
+            let nodes = reach.to_start(setting, &place, hold)?;
+            if hold.is_some() {
+                nodes.clean_up_by(&["cluster", "down", &spec.name])?;
+            }
+            let sites = nodes.sites(&spec.name, directory);
+            (nodes.driven_by(setting.hosts()), sites)
+        }
+    };
+    let plan = crate::plan::plan(spec, &sites);
+    if spec.nodes > 0 {
+        let text = crate::plan::host_file(spec, &sites);
+        let put = |host: &dyn Host| {
+            let site = site_of(&sites, host);
+            host.put(Path::new(&site.host_file()), 0o644, text.as_bytes())
+        };
+        hosts.each(put).into_iter().collect::<Result<Vec<()>>>()?;
+    }
+    let mut is_new = false;
+    for phase in &plan.phases {
+        if matches!(phase.steps[..], [Step { act: Act::Run { .. }, .. }]) {
+            break;
+        }
+        if watcher.is_stopped() {
+            return Err(Error::new(INTERRUPTED));
+        }
+        if !matches!(phase.steps[..], [Step { act: Act::Reach(_), .. }, ..]) {
+            watcher.phase(&phase.name)?;
+            let stop = || watcher.is_stopped();
+            let one = |step: &Step| {
+                let host = hosts.of(step.host.as_deref())?;
+                let (plan, hosts, sites) = (&plan, &hosts, &sites);
+                steps::carry_out(&at::At { plan, host, hosts, sites, stop: &stop }, step)
+            };
+            let done = hosts::at_once(phase.steps.iter(), one);
+            is_new |= done.into_iter().collect::<Result<Vec<bool>>>()?.contains(&true);
+        }
+    }
+    Ok(Cluster { hosts, plan, is_new })
+}
+
+/// Has the store of a host's commands.
+fn make_store(host: &dyn Host) -> Result<()> {
+    // Any command makes it.
+    let words = ["info".to_owned()];
+    let done = host.run(&words)?;
+    if done.is_good() {
+        return Ok(());
+    }
+    Err(hosts::failed(format!("the store on {}", host.name()), &words, &done))
+}
+
+/// The site of a host; each host has one.
+fn site_of<'s>(sites: &'s [Site], host: &dyn Host) -> &'s Site {
+    sites.iter().find(|site| site.host.as_deref() == Some(host.name())).unwrap_or(&sites[0])
+}
+
+/// True if something of a cluster is kept here: it was started, and not ended.
+pub fn is_known(setting: &Setting, cluster: &str) -> bool {
+    let all = std::fs::read_dir(place::directory(&setting.store, cluster));
+    all.into_iter().flatten().flatten().any(|entry| entry.file_name() != place::JOB)
+}
+
+/// Reaches the hosts of a cluster that was started: this machine if nothing else is known.
+///
+/// # Errors
+/// If a host is not reached.
+pub fn reach(setting: &Setting, cluster: &str) -> Result<Hosts> {
+    reach_sites(setting, cluster, Path::new("/")).map(|(hosts, _)| hosts)
+}
+
+/// The same, with what a plan has to know of them.
+fn reach_sites(setting: &Setting, cluster: &str, directory: &Path) -> Result<(Hosts, Vec<Site>)> {
+    let hosts = setting.hosts();
+    match Reach::kept(&setting.store, cluster)? {
+        None => Ok((hosts, vec![setting.site(cluster, directory)])),
+        Some(reach) => {
+            let nodes = reach.again(setting, cluster)?;
+            let sites = nodes.sites(cluster, directory);
+            Ok((nodes.driven_by(hosts), sites))
+        }
+    }
+}
+
+/// Ends a cluster: its containers, its network, and what was kept of it here. Returns how many
+/// containers there were. All is well where nothing is left. A host that is not reached is an
+/// error, but the others end their part; with `forget` it is left as it is.
+///
+/// # Errors
+/// If something stays, a host is not reached, or another driver is at it.
+pub fn end(setting: &Setting, cluster: &str, forget: bool) -> Result<usize> {
+    if !setting.store.exists() {
+        return Ok(0);
+    }
+    let place = Place::take(&setting.store, cluster)?;
+    let here = setting.hosts();
+    let (hosts, lost) = match Reach::kept(&setting.store, cluster)? {
+        None => {
+            place.share()?;
+            (here, None)
+        }
+        Some(reach) => {
+            let (nodes, lost) = reach.to_end(setting, cluster)?;
+            (nodes.driven_by(here), lost)
+        }
+    };
+    let count = down(cluster, &hosts)?;
+    drop(hosts);
+    match lost.filter(|_| !forget) {
+        None => place.remove().map(|()| count),
+        Some(error) => {
+            let hint = "when it is back, or with --force, which forgets it: cluster down again";
+            Err(error.with_hint(hint))
+        }
+    }
+}
+
+impl Cluster {
+    /// Ends the cluster over the same streams.
+    ///
+    /// # Errors
+    /// As [`end`].
+    pub fn end(self, setting: &Setting) -> Result<()> {
+        let place = Place::take(&setting.store, &self.plan.cluster)?;
+        if self.hosts.is_local() {
+            place.share()?;
+        }
+        down(&self.plan.cluster, &self.hosts)?;
+        drop(self.hosts);
+        place.remove()
+    }
+
+    /// Runs the application to its end, with a way from its node to the others. Returns its exit
+    /// status; `None` if there is none.
+    ///
+    /// # Errors
+    /// If its command cannot be started, or its host is lost.
+    pub fn run(&self, watcher: &dyn Watcher) -> Result<Option<u8>> {
+        let Some((host, words)) = self.plan.run() else { return Ok(None) };
+        let doors = Doors::open(&self.plan, &self.hosts)?;
+        let task = self.hosts.of(host)?.start(&doors.told(host, words), false)?;
+        relay::relay(task, false, &|within| watcher.signal(within)).map(Some)
+    }
+}

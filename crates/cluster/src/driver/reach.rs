@@ -1,0 +1,429 @@
+//! Reaches the hosts of a cluster: an agent on each, and a place for the store of each.
+//!
+//! **Stores.** Containers and networks of a host are in a store that no other host writes. That is
+//! the user's own store there, unless several hosts see one store, as with a home directory on a
+//! network file system: then each host has a store of its own beneath [`Facts::scratch`], which
+//! ends with the cluster, and reads images from the shared one. Whether a store is shared is
+//! proven by a file that one host writes and another one reads.
+//!
+//! What was found is written into the cluster's directory before anything is started, so that
+//! other commands find the same stores.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::hosts::{Host, at_once};
+use super::remote::{Remote, Stores};
+use super::{Hosts, Setting};
+use crate::batch::{self, Allocation, System, allocation};
+use crate::channel::Channel;
+use crate::error::{Error, Result};
+use crate::launcher::{Binary, Launcher, Way, control_directory};
+use crate::place::{self, Place};
+use crate::plan::Site;
+use crate::spec::{Kind, Spec};
+use crate::wire::messages::{Facts, Hello, OWN, Start};
+
+/// An agent answers within so long; `ssh` and `srun` may wait for a busy host.
+const ANSWER: Duration = Duration::from_mins(1);
+
+/// The kinds of a [`Reach`].
+const SSH: &str = "ssh";
+const SLURM: &str = "slurm";
+
+/// How the hosts of a cluster are reached. It is kept in the cluster's directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reach {
+    /// `ssh` or `slurm`.
+    kind: String,
+    /// More words for the launcher.
+    options: Vec<String>,
+    /// The hosts, in the order of the nodes.
+    hosts: Vec<Reached>,
+}
+
+/// A host of a [`Reach`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Reached {
+    /// What the launcher is given.
+    name: String,
+    /// The address by which the others reach it, if the file says so.
+    address: Option<Ipv4Addr>,
+    /// The store that is written; nothing before it was looked for.
+    #[serde(default)]
+    store: Option<PathBuf>,
+    /// The store that images are read from as well.
+    #[serde(default)]
+    read_only: Option<PathBuf>,
+}
+
+impl Reach {
+    /// What a file says; `None` for this machine alone.
+    ///
+    /// # Errors
+    /// If there are no hosts for it now, such as outside of an allocation.
+    pub fn of(spec: &Spec, setting: &Setting) -> Result<Option<Self>> {
+        let reached =
+            |name: String, address| Reached { name, address, store: None, read_only: None };
+        match &spec.backends[0].kind {
+            Kind::Local => Ok(None),
+            Kind::Ssh { hosts, options } => Ok(Some(Self {
+                kind: SSH.to_owned(),
+                options: options.clone(),
+                hosts: hosts.iter().map(|host| reached(host.host.clone(), host.address)).collect(),
+            })),
+            Kind::Slurm { .. } | Kind::Template { .. } => {
+                let found = allocation(|name| setting.variable(name).map(str::to_owned))?;
+                let found = found.filter(|found| Some(found.system) == batch::system(spec));
+                let found = found.ok_or_else(|| {
+                    Error::new("this is not in an allocation of the file's batch system")
+                })?;
+                Self::allocated(spec, found).map(Some)
+            }
+            other => {
+                let fact = format!("a backend of kind {} cannot be reached", other.word());
+                Err(Error::new(fact))
+            }
+        }
+    }
+
+    /// The hosts of an allocation, as many as there are nodes. Those of Slurm are reached by
+    /// `srun`, others by `ssh`.
+    fn allocated(spec: &Spec, allocation: Allocation) -> Result<Self> {
+        let Allocation { system, hosts: mut names, .. } = allocation;
+        let wanted = spec.nodes as usize;
+        if names.len() < wanted {
+            let fact = format!("{} hosts are too few for {wanted} nodes", names.len());
+            return Err(Error::new(fact).with_hint("ask for more, or make nodes smaller"));
+        }
+        if spec.services.is_empty() {
+            names.truncate(wanted.max(1));
+        }
+        let host = |name| Reached { name, address: None, store: None, read_only: None };
+        let kind = if system == System::Slurm { SLURM } else { SSH };
+        let hosts = names.into_iter().map(host).collect();
+        Ok(Self { kind: kind.to_owned(), options: Vec::new(), hosts })
+    }
+
+    /// True if containers end with the agents that have started them, which are steps of a job.
+    pub(super) fn ends_with_agents(&self) -> bool {
+        self.kind == SLURM
+    }
+
+    /// What is kept of a cluster; `None` for one of this machine alone, or that is not there.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn kept(store: &Path, cluster: &str) -> Result<Option<Self>> {
+        let path = file(&place::directory(store, cluster));
+        let wrong = |why: String| {
+            Error::new(format!("cannot read {}: {why}", path.display()))
+                .with_hint("end the containers on each host: coracle cluster down NAME")
+        };
+        match std::fs::read(&path) {
+            Ok(text) => {
+                let reach = serde_json::from_slice(&text);
+                reach.map(Some).map_err(|error| wrong(error.to_string()))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(wrong(error.to_string())),
+        }
+    }
+
+    fn launcher(&self, setting: &Setting, host: &Reached, binary: &Arc<Binary>) -> Launcher {
+        let name = host.name.clone();
+        let way = if self.kind == SLURM {
+            Way::Srun { node: name, options: Vec::new() }
+        } else {
+            let runtime = setting.variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+            let places: Vec<PathBuf> = runtime.into_iter().chain(["/tmp".into()]).collect();
+            let control = control_directory(&places);
+            Way::Ssh { host: name, options: self.options.clone(), control }
+        };
+        Launcher::new(way, Arc::clone(binary))
+    }
+
+    /// Starts an agent on each host, all at once. Also returns why the first of those is not
+    /// reached that are not.
+    fn open(&self, setting: &Setting, hello: &Hello) -> Result<(Vec<Opened<'_>>, Option<Error>)> {
+        let binary = Binary::of(&setting.program).map_err(|error| {
+            Error::new(format!("cannot read {}: {error}", setting.program.display()))
+        })?;
+        let binary = Arc::new(binary);
+        let deadline = Instant::now() + ANSWER;
+        let open = |host| {
+            let launcher = self.launcher(setting, host, &binary);
+            let channel = Channel::open(&host.name, &launcher, hello, deadline)?;
+            Ok(Opened { host, channel, launcher })
+        };
+        let mut failed = None;
+        let mut opened = Vec::new();
+        for one in at_once(self.hosts.iter(), open) {
+            match one {
+                Ok(one) => opened.push(one),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        Ok((opened, failed))
+    }
+
+    /// The same, and no agent is left if a host is not reached.
+    fn open_all(&self, setting: &Setting, hello: &Hello) -> Result<Vec<Opened<'_>>> {
+        let (opened, failed) = self.open(setting, hello)?;
+        let names = opened.iter().map(|one| (one.channel.name(), one.channel.facts()));
+        match failed.or(differ(names).err()) {
+            None => Ok(opened),
+            Some(error) => {
+                // On purpose: these agents have nothing to wait for.
+                for one in opened {
+                    one.channel.close();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Reaches the hosts to start a cluster on them, and looks for their stores. What is found is
+    /// kept before this returns.
+    ///
+    /// # Errors
+    /// If a host is not reached, or has no place for a store.
+    pub(super) fn to_start(
+        &self,
+        setting: &Setting,
+        place: &Place,
+        hold: Option<Duration>,
+    ) -> Result<Nodes> {
+        // Agents of earlier drivers are to clean nothing up, whether this one holds or not.
+        let hello = Hello::new(place.cluster(), true, hold.unwrap_or_default());
+        let opened = self.open_all(setting, &hello)?;
+        let kept = Self::kept(&setting.store, place.cluster())?;
+        let kept = kept.filter(|kept| kept.names().eq(self.names()));
+        let stores = match kept.and_then(|kept| kept.hosts.iter().map(Reached::stores).collect()) {
+            Some(stores) => stores,
+            None => find_stores(&opened, setting, place)?,
+        };
+        let mut found = self.clone();
+        for (host, stores) in found.hosts.iter_mut().zip(&stores) {
+            host.store = Some(stores.store.clone());
+            host.read_only.clone_from(&stores.read_only);
+        }
+        let text = serde_json::to_vec(&found).map_err(|error| Error::new(error.to_string()))?;
+        setting.here.put(&file(place.path()), 0o600, &text)?;
+        let nodes = Nodes::new(opened.into_iter().zip(stores));
+        nodes.mark_stores(place.cluster())?;
+        Ok(nodes)
+    }
+
+    /// Reaches the hosts of a cluster that was started.
+    ///
+    /// # Errors
+    /// If a host is not reached.
+    pub(super) fn again(&self, setting: &Setting, cluster: &str) -> Result<Nodes> {
+        let opened = self.open_all(setting, &Hello::new(cluster, false, Duration::ZERO))?;
+        Self::nodes(opened)
+    }
+
+    /// Reaches the hosts of a cluster that is to end, of which agents of earlier drivers have
+    /// nothing to clean up any more. Also returns why the first of those is not reached that are
+    /// not.
+    ///
+    /// # Errors
+    /// If this machine cannot start launchers.
+    pub(super) fn to_end(
+        &self,
+        setting: &Setting,
+        cluster: &str,
+    ) -> Result<(Nodes, Option<Error>)> {
+        let (opened, failed) = self.open(setting, &Hello::new(cluster, true, Duration::ZERO))?;
+        let nodes = Self::nodes(opened)?;
+        // A host that has ended the cluster by itself has a new store now.
+        nodes.mark_stores(cluster)?;
+        Ok((nodes, failed))
+    }
+
+    fn nodes(opened: Vec<Opened<'_>>) -> Result<Nodes> {
+        let mut all = Vec::new();
+        for one in opened {
+            let stores = one.host.stores().ok_or_else(|| {
+                Error::new(format!("the store on {} is not known", one.host.name))
+                    .with_hint("run coracle cluster up -d again, and then down")
+            })?;
+            all.push((one, stores));
+        }
+        Ok(Nodes::new(all.into_iter()))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.hosts.iter().map(|host| &*host.name)
+    }
+}
+
+/// An agent that answers.
+struct Opened<'r> {
+    host: &'r Reached,
+    channel: Channel,
+    launcher: Launcher,
+}
+
+impl Reached {
+    /// Its stores, if they were looked for.
+    fn stores(&self) -> Option<Stores> {
+        Some(Stores { store: self.store.clone()?, read_only: self.read_only.clone() })
+    }
+}
+
+/// Hosts that are reached.
+pub(super) struct Nodes(Vec<(Remote, Option<Ipv4Addr>)>);
+
+impl Nodes {
+    fn new<'r>(all: impl Iterator<Item = (Opened<'r>, Stores)>) -> Self {
+        let node = |(one, stores): (Opened<'r>, Stores)| {
+            (Remote::new(one.channel, one.launcher, stores), one.host.address)
+        };
+        Self(all.map(node).collect())
+    }
+
+    /// What a plan has to know of them.
+    pub(super) fn sites(&self, cluster: &str, directory: &Path) -> Vec<Site> {
+        let site = |(remote, address): &(Remote, Option<Ipv4Addr>)| {
+            let facts = remote.facts();
+            Site {
+                host: Some(remote.name().to_owned()),
+                program: facts.executable.display().to_string(),
+                directory: directory.display().to_string(),
+                kept: place::directory(&remote.stores().store, cluster).display().to_string(),
+                address: address.or_else(|| address_of(facts)),
+                processors: u32::try_from(facts.cpus).unwrap_or(u32::MAX),
+            }
+        };
+        self.0.iter().map(site).collect()
+    }
+
+    fn mark_stores(&self, cluster: &str) -> Result<()> {
+        let mark = |(remote, _): &(Remote, Option<Ipv4Addr>)| mark_store(remote, cluster);
+        at_once(self.0.iter(), mark).into_iter().collect()
+    }
+
+    /// Tells each agent what it does if this driver is lost.
+    ///
+    /// # Errors
+    /// If one is lost.
+    pub(super) fn clean_up_by(&self, words: &[&str]) -> Result<()> {
+        let told = at_once(self.0.iter(), |(remote, _)| remote.clean_up_by(words));
+        told.into_iter().collect()
+    }
+
+    /// As hosts of a cluster that `here` drives.
+    pub(super) fn driven_by(self, here: Hosts) -> Hosts {
+        let boxed = |(remote, _)| Box::new(remote) as Box<dyn Host>;
+        here.with(self.0.into_iter().map(boxed).collect())
+    }
+}
+
+/// Has the store of a host, and says in it if it ends with the cluster.
+fn mark_store(remote: &Remote, cluster: &str) -> Result<()> {
+    let Stores { store, read_only } = remote.stores();
+    if read_only.is_none() {
+        return Ok(());
+    }
+    super::make_store(remote)?;
+    remote.put(&place::own_store_mark(&place::directory(store, cluster)), 0o600, &[])
+}
+
+/// The address at which `ssh` has reached a host.
+fn address_of(facts: &Facts) -> Option<Ipv4Addr> {
+    // "CLIENT PORT SERVER PORT"
+    let connection = facts.variables.get("SSH_CONNECTION")?;
+    let address: Ipv4Addr = connection.split(' ').nth(2)?.parse().ok()?;
+    (!address.is_loopback()).then_some(address)
+}
+
+fn file(directory: &Path) -> PathBuf {
+    directory.join("hosts.json")
+}
+
+/// Two names must not lead to one host.
+fn differ<'f>(all: impl Iterator<Item = (&'f str, &'f Facts)> + Clone) -> Result<()> {
+    let mut rest = all;
+    while let Some((name, facts)) = rest.next() {
+        let same = |other: &Facts| {
+            other.boot_id == facts.boot_id
+                && other.host == facts.host
+                && other.addresses == facts.addresses
+        };
+        if let Some((other, _)) = rest.clone().find(|(_, other)| same(other)) {
+            let fact = format!("{name} and {other} are one host, {}", facts.host);
+            return Err(Error::new(fact).with_hint("a host is one node: name each once"));
+        }
+    }
+    Ok(())
+}
+
+/// Where the stores of hosts are.
+fn find_stores(opened: &[Opened<'_>], setting: &Setting, place: &Place) -> Result<Vec<Stores>> {
+    let mark = sys::random::suffix().map_err(|error| Error::new(error.to_string()))?;
+    let own = place.path().join("mark");
+    setting.here.put(&own, 0o600, mark.as_bytes())?;
+    let usual = |one: &Opened<'_>| {
+        let channel = &one.channel;
+        let ask = Start::new([OWN, "info", "--format", "{{.DockerRootDir}}"]);
+        let done = channel.start(&ask)?.output(64 << 10)?;
+        let text = String::from_utf8_lossy(&done.stdout).trim_end_matches('\n').to_owned();
+        if text.starts_with('/') && done.ended.status() == 0 {
+            return Ok(PathBuf::from(text));
+        }
+        let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+        Err(Error::new(format!("the store on {}: {said}", channel.name())))
+    };
+    let usual: Result<Vec<PathBuf>> = at_once(opened.iter(), usual).into_iter().collect();
+    let usual = usual?;
+    let marked = |store: &PathBuf| place::directory(store, place.cluster()).join("mark-of-host");
+    let pairs = || opened.iter().zip(&usual);
+    let write = |(Opened { channel, .. }, store): (&Opened<'_>, &PathBuf)| {
+        let mark = format!("{mark} {}", channel.name());
+        Ok(channel.put(&marked(store), 0o600, &mut mark.as_bytes())?)
+    };
+    at_once(pairs(), write).into_iter().collect::<Result<Vec<()>>>()?;
+    let read = |channel: &Channel, path: &Path| {
+        let mut text = Vec::new();
+        channel.get(path, &mut text).ok().map(|()| text)
+    };
+    let look = |(Opened { channel, .. }, store): (&Opened<'_>, &PathBuf)| {
+        let sees_ours = read(channel, &own).is_some_and(|text| text == mark.as_bytes());
+        Ok((sees_ours, read(channel, &marked(store))))
+    };
+    let seen: Result<Vec<_>> = at_once(pairs(), look).into_iter().collect();
+    let seen = seen?;
+    let shared =
+        |text: &Option<Vec<u8>>| seen.iter().filter(|(_, other)| other == text).count() > 1;
+    let stores = pairs().zip(&seen).map(|((Opened { channel, .. }, store), (sees_ours, text))| {
+        let read_only = match (sees_ours, shared(text)) {
+            (true, _) => Some(setting.store.clone()),
+            (false, true) => Some(store.clone()),
+            (false, false) => return Ok(Stores { store: store.clone(), read_only: None }),
+        };
+        let scratch = channel.facts().scratch.as_ref().ok_or_else(|| {
+            let fact = format!("{} has no directory of its own for a store", channel.name());
+            Error::new(fact).with_hint("set TMPDIR there to a directory on its own disk")
+        })?;
+        Ok(Stores { store: scratch.join(place::own_store(place.cluster())), read_only })
+    });
+    let stores: Result<Vec<Stores>> = stores.collect();
+    let forget = |(Opened { channel, .. }, store): (&Opened<'_>, &PathBuf)| {
+        let directory = marked(store);
+        let path = directory.display().to_string();
+        let parent = directory.parent().unwrap_or(Path::new("/")).display().to_string();
+        let words =
+            ["sh", "-c", "rm -f \"$1\"; rmdir \"$2\" 2> /dev/null; true", "sh", &path, &parent];
+        channel.start(&Start::new(words))?.wait()?;
+        Ok(())
+    };
+    at_once(pairs(), forget).into_iter().collect::<Result<Vec<()>>>()?;
+    let _ = std::fs::remove_file(&own);
+    stores
+}

@@ -1,0 +1,121 @@
+//! A host behind a stream: its agent runs the commands.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use super::hosts::{Attach, Done, Host, Task};
+use super::relay::relay;
+use crate::channel::Channel;
+use crate::error::{Error, Result};
+use crate::launcher::Launcher;
+use crate::wire::messages::{Facts, OWN, Start};
+
+/// A command of the driver says at most so much.
+const SAYS: usize = 16 << 20;
+
+/// A host and the stores of the commands on it.
+#[derive(Debug)]
+pub(super) struct Remote {
+    /// Taken when this is dropped.
+    channel: Option<Channel>,
+    launcher: Launcher,
+    stores: Stores,
+}
+
+/// The stores on a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stores {
+    /// The one that is written.
+    pub(super) store: PathBuf,
+    /// One that images are read from as well.
+    pub(super) read_only: Option<PathBuf>,
+}
+
+impl Stores {
+    /// The options before a command.
+    pub(super) fn options(&self) -> Vec<String> {
+        let mut words = vec!["--store".to_owned(), self.store.display().to_string()];
+        if let Some(path) = &self.read_only {
+            words.extend(["--store-ro".to_owned(), path.display().to_string()]);
+        }
+        words
+    }
+}
+
+impl Remote {
+    pub(super) fn new(channel: Channel, launcher: Launcher, stores: Stores) -> Self {
+        Self { channel: Some(channel), launcher, stores }
+    }
+
+    fn channel(&self) -> &Channel {
+        match &self.channel {
+            Some(channel) => channel,
+            // Only a drop takes it.
+            None => unreachable!(),
+        }
+    }
+
+    pub(super) fn facts(&self) -> &Facts {
+        self.channel().facts()
+    }
+
+    pub(super) fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
+    /// Tells the agent what it does if this driver is lost.
+    pub(super) fn clean_up_by(&self, words: &[&str]) -> Result<()> {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        Ok(self.channel().at_end(self.words(OWN, &words))?)
+    }
+
+    fn words(&self, program: &str, words: &[String]) -> Vec<String> {
+        let mut all = vec![program.to_owned()];
+        all.extend(self.stores.options());
+        all.extend_from_slice(words);
+        all
+    }
+}
+
+impl Host for Remote {
+    fn name(&self) -> &str {
+        self.channel().name()
+    }
+
+    fn run(&self, words: &[String]) -> Result<Done> {
+        let running = self.channel().start(&Start::new(self.words(OWN, words)))?;
+        let output = running.output(SAYS)?;
+        Ok(Done { status: output.ended.exit_status(), out: output.stdout, err: output.stderr })
+    }
+
+    fn run_attached(&self, words: &[String], attach: Attach) -> Result<u8> {
+        if attach.terminal && std::io::stdin().is_terminal() {
+            let program = self.facts().executable.display().to_string();
+            let mut command = self.launcher.terminal(&self.words(&program, words));
+            let status = command.status().map_err(|error| {
+                Error::new(format!("cannot start {}: {error}", self.launcher.program()))
+            })?;
+            return Ok(super::local::ended(status).exit_status());
+        }
+        relay(self.start(words, attach.input)?, attach.input, &|_| None)
+    }
+
+    fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
+        let start = Start::new(self.words(OWN, words));
+        let start = if input { start.with_input() } else { start };
+        Ok(Box::new(self.channel().start(&start)?))
+    }
+
+    fn put(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
+        Ok(self.channel().put(path, mode, &mut &*bytes)?)
+    }
+}
+
+/// A driver that drops its hosts leaves on purpose; one that is lost does not get here.
+impl Drop for Remote {
+    fn drop(&mut self) {
+        if let Some(channel) = self.channel.take() {
+            channel.close();
+        }
+    }
+}

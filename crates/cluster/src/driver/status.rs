@@ -1,0 +1,67 @@
+//! What there is of a cluster.
+
+use serde::{Deserialize, Serialize};
+
+use super::hosts::{Host, Hosts, failed};
+use crate::error::{Error, Result};
+use crate::plan::{LABEL, NODE_LABEL, SERVICE_LABEL};
+
+/// A container of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Container {
+    /// The host that it is on.
+    pub host: String,
+    /// Its name.
+    pub name: String,
+    /// The service that it belongs to, or the node that it is; empty for one that looks whether a
+    /// service is ready.
+    pub role: String,
+    /// `running`, `exited` and so on.
+    pub state: String,
+    /// The state in words, with its time.
+    pub status: String,
+    /// Its image.
+    pub image: String,
+    /// Its published ports.
+    pub ports: String,
+}
+
+/// The containers of a cluster, by name.
+///
+/// # Errors
+/// If they cannot be listed.
+pub fn status(cluster: &str, hosts: &Hosts) -> Result<Vec<Container>> {
+    let all: Result<Vec<_>> = hosts.each(|host| on(cluster, host)).into_iter().collect();
+    let mut found = all?.concat();
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
+}
+
+/// The containers of a cluster on one host.
+pub(super) fn on(cluster: &str, host: &dyn Host) -> Result<Vec<Container>> {
+    let shown =
+        ["Names", "State", "Status", "Image", "Ports"].map(|name| format!("{{{{.{name}}}}}"));
+    let label = |name: &str| format!("{{{{.Label {name:?}}}}}");
+    let shown = shown.into_iter().chain([label(SERVICE_LABEL), label(NODE_LABEL)]);
+    let format = shown.collect::<Vec<_>>().join("\t");
+    let filter = format!("label={LABEL}={cluster}");
+    let words = ["ps", "-a", "--no-trunc", "--filter", &filter, "--format", &format];
+    let words: Vec<String> = words.map(str::to_owned).to_vec();
+    let done = host.run(&words)?;
+    if !done.is_good() {
+        return Err(failed(format!("the containers of {cluster}"), &words, &done));
+    }
+    let mut found = Vec::new();
+    for line in done.text().lines() {
+        let cells: Vec<&str> = line.split('\t').collect();
+        let [name, state, status, image, ports, service, node] = cells[..] else {
+            return Err(Error::new(format!("a line of ps that is not understood: {line:?}")));
+        };
+        let role = if service.is_empty() { node } else { service };
+        let [name, role, state, status, image, ports] =
+            [name, role, state, status, image, ports].map(str::to_owned);
+        let host = host.name().to_owned();
+        found.push(Container { host, name, role, state, status, image, ports });
+    }
+    Ok(found)
+}

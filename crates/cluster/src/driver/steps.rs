@@ -1,0 +1,141 @@
+//! The steps of a plan.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::at::{At, is_own, words};
+use super::hosts::{Done, Host, failed};
+use super::{INTERRUPTED, images, network, site_of};
+use crate::error::{Error, Result};
+use crate::plan::{Act, ReadyBy, Step};
+use crate::spec::units;
+
+/// How often a command is repeated until a container is ready, and its state is looked at.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How often is looked whether a container still runs while a command tries to reach it.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How many lines of a container's output an error has.
+const LAST_WORDS: &str = "5";
+
+/// Carries out a step. Returns whether there was something to do.
+pub(super) fn carry_out(at: &At<'_>, step: &Step) -> Result<bool> {
+    match &step.act {
+        Act::Told(text) => Err(Error::new(format!("this cannot be done yet: {text}"))),
+        Act::Reach(_) | Act::Run { .. } => Ok(false),
+        Act::Image(name) if step.host.is_none() => images::pull(name, at),
+        Act::Image(name) => images::give(name, at),
+        Act::Network(words) => network::create(at, words),
+        Act::Join => {
+            let list = |name: &str| match at.hosts.of(Some(name)) {
+                Ok(host) => site_of(at.sites, host).members(),
+                Err(_) => site_of(at.sites, at.host).members(),
+            };
+            network::join(at.plan, at.hosts, &list).map(|()| false)
+        }
+        Act::Known(words) => {
+            let done = at.run(words)?;
+            let what = || format!("the names on {}", at.host.name());
+            if done.is_good() { Ok(false) } else { Err(failed(what(), words, &done)) }
+        }
+        Act::Start { container, words } => start(at, container, words),
+        Act::Ready { container, by, within } => ready(at, container, by, *within).map(|()| false),
+    }
+}
+
+/// A container's state, and the status that it has ended with.
+fn state(container: &str, host: &dyn Host) -> Result<Option<String>> {
+    let format = "{{.State.Status}} {{.State.ExitCode}}";
+    let done = host.run(&words(&["container", "inspect", "--format", format, container]))?;
+    Ok(done.is_good().then(|| done.text()))
+}
+
+fn start(at: &At<'_>, container: &str, run: &[String]) -> Result<bool> {
+    if is_own(at.plan, "container", container, at.host)? {
+        if state(container, at.host)?.is_some_and(|state| state.starts_with("running")) {
+            return Ok(false);
+        }
+        // One that has ended, or was never started.
+        let remove = words(&["rm", "-f", container]);
+        let done = at.run(&remove)?;
+        if !done.is_good() {
+            return Err(failed(container, &remove, &done));
+        }
+    }
+    let done = at.run(run)?;
+    if done.is_good() { Ok(true) } else { Err(failed(container, run, &done)) }
+}
+
+fn ready(at: &At<'_>, container: &str, by: &ReadyBy, within: Duration) -> Result<()> {
+    let until = Instant::now() + within;
+    let mut said = String::new();
+    loop {
+        let is_running = running(at, container, *by == ReadyBy::Running)?;
+        let done = match by {
+            ReadyBy::Running if is_running => return Ok(()),
+            _ if !is_running => None,
+            ReadyBy::Running => None,
+            ReadyBy::Trying(words) => Some(tried(at, container, words)?),
+            ReadyBy::Repeating(words) => Some(at.run(words)?),
+        };
+        if done.as_ref().is_some_and(Done::is_good) {
+            return Ok(());
+        }
+        if let Some(done) = done {
+            String::from_utf8_lossy(&done.err).trim().clone_into(&mut said);
+        }
+        if Instant::now() >= until {
+            let mut fact = format!("{container} is not ready after {}", units::spell(within));
+            for why in [&said, &last_words(at, container)] {
+                if !why.is_empty() {
+                    fact = format!("{fact}\n{why}");
+                }
+            }
+            return Err(Error::new(fact));
+        }
+        if (at.stop)() {
+            return Err(Error::new(INTERRUPTED));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Whether a container runs; false for one that is being started again. One whose start is all that
+/// counts may have ended well.
+fn running(at: &At<'_>, container: &str, may_end: bool) -> Result<bool> {
+    let state = state(container, at.host)?;
+    let state = state.ok_or_else(|| Error::new(format!("{container} is gone")))?;
+    let (state, code) = state.split_once(' ').unwrap_or((&state, ""));
+    if state == "running" || state == "restarting" {
+        return Ok(state == "running");
+    }
+    if may_end && state == "exited" && code == "0" {
+        return Ok(true);
+    }
+    let said = last_words(at, container);
+    let said = if said.is_empty() { said } else { format!("\n{said}") };
+    Err(Error::new(format!("{container} has ended with status {code}{said}")))
+}
+
+/// Runs a command that tries until a container is ready, as long as the container runs.
+fn tried(at: &At<'_>, container: &str, words: &[String]) -> Result<Done> {
+    let next = Mutex::new(Instant::now() + LOOK);
+    let stop = || {
+        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+        if Instant::now() < *next {
+            return (at.stop)();
+        }
+        *next = Instant::now() + LOOK;
+        (at.stop)() || !running(at, container, false).unwrap_or(false)
+    };
+    let done = at.host.run_until(words, &stop)?;
+    if (at.stop)() { Err(Error::new(INTERRUPTED)) } else { Ok(done) }
+}
+
+/// The end of what a container has written: it may be gone when the error is read.
+fn last_words(at: &At<'_>, container: &str) -> String {
+    let words = words(&["logs", "--tail", LAST_WORDS, container]);
+    let Ok(done) = at.host.run(&words) else { return String::new() };
+    let said = String::from_utf8_lossy(&[done.out, done.err].concat()).trim().to_owned();
+    if said.is_empty() { said } else { format!("the end of its output:\n{said}") }
+}

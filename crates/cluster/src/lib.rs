@@ -1,0 +1,33 @@
+//! One file, many hosts: the nodes of a cluster, what runs on them, and who starts it.
+//!
+//! | module | what is there |
+//! |---|---|
+//! | [`spec`] | the cluster file |
+//! | [`inside`] | what this program does in containers of a cluster |
+//! | [`plan`] | phases of steps, as data, and in words |
+//! | [`batch`] | jobs of Slurm, PBS and LSF |
+//! | [`door`] | commands from one node's container to another's |
+//! | [`driver`] | carries a plan out |
+//! | [`place`] | what a driver keeps of a cluster in the store, and its lock |
+//! | [`shell`] | words for a POSIX shell |
+//! | [`error`] | the error of this crate |
+//! | [`wire`] | what driver and agent say to each other |
+//! | [`agent`] | the agent's end, on a node |
+//! | [`launcher`] | how an agent is started on a node, and how the binary gets there |
+//! | [`channel`] | the driver's end |
+
+pub mod agent;
+pub mod batch;
+pub mod channel;
+pub mod door;
+pub mod driver;
+pub mod error;
+pub mod inside;
+pub mod launcher;
+pub mod place;
+pub mod plan;
+pub mod shell;
+pub mod spec;
+pub mod wire;
+
+pub use error::{Error, Result};

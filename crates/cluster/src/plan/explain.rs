@@ -1,0 +1,51 @@
+//! A plan in words.
+
+use std::fmt;
+
+use super::{Act, Phase, Plan, ReadyBy, Step};
+use crate::shell::join;
+use crate::spec::units;
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "cluster {}", self.cluster)?;
+        writeln!(f, "backend {}", self.backend)?;
+        self.phases.iter().try_for_each(|phase| write!(f, "\n{phase}"))
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}:", self.name)?;
+        self.steps.iter().try_for_each(|step| writeln!(f, "  {step}"))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(host) = &self.host {
+            write!(f, "{host}: ")?;
+        }
+        match &self.act {
+            Act::Told(text) | Act::Reach(text) => f.write_str(text),
+            Act::Image(name) if self.host.is_some() => {
+                write!(f, "image {name}    # if it is not there")
+            }
+            Act::Image(name) => write!(f, "coracle pull {name}    # if it is not there"),
+            Act::Join => write!(f, "coracle network invite, and network join, on each host"),
+            Act::Network(words)
+            | Act::Known(words)
+            | Act::Start { words, .. }
+            | Act::Run { words, .. } => {
+                write!(f, "coracle {}", join(words))
+            }
+            Act::Ready { container, by, within } => match by {
+                ReadyBy::Running => write!(f, "{container} runs"),
+                ReadyBy::Trying(words) => write!(f, "coracle {}", join(words)),
+                ReadyBy::Repeating(words) => {
+                    write!(f, "coracle {}    # within {}", join(words), units::spell(*within))
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,682 @@
+//! What a cluster file comes to: phases of steps, as data. `explain` prints it, the
+//! [`driver`](crate::driver) carries it out.
+//!
+//! Phases follow each other; the steps of one are carried out at once. A step is a command of
+//! Coracle on a node wherever that is possible, so that what is printed can be typed.
+
+mod explain;
+pub(crate) mod sbatch;
+#[cfg(test)]
+mod tests;
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use crate::shell::{join, quote};
+use crate::spec::{Image, Kind, Network, Ready, Service, Spec, units};
+
+/// The label of every container and network of a cluster, with the cluster's name.
+pub const LABEL: &str = "coracle.cluster";
+/// The label of a service's containers, with the service's name.
+pub const SERVICE_LABEL: &str = "coracle.service";
+/// The label of a node container, with its name.
+pub const NODE_LABEL: &str = "coracle.node";
+/// The host file of MPI, in node containers.
+pub const HOST_FILE: &str = "/etc/coracle/hosts";
+/// This program, in node containers and in those that look whether a service is ready.
+pub const PROGRAM: &str = "/run/coracle/coracle";
+/// The same in node containers under the name by which it starts commands on other nodes
+/// ([`crate::door`]).
+pub const RSH: &str = "/run/coracle/rsh";
+/// The directory of doors' sockets, in node containers.
+pub const DOORS: &str = "/run/coracle/door";
+
+/// Nodes reach each other within so long.
+const MEETING: Duration = Duration::from_mins(1);
+
+/// What a cluster file comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The cluster's name.
+    pub cluster: String,
+    /// Where nodes come from, in words.
+    pub backend: String,
+    /// The phases, in their order.
+    pub phases: Vec<Phase>,
+    /// The nodes, in their order.
+    pub nodes: Vec<Node>,
+    /// Options of `exec` with the variables that launchers of MPI start further ones by.
+    pub variables: Vec<String>,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its container.
+    pub container: String,
+    /// The host that it is on, as in [`Step`].
+    pub host: Option<String>,
+    /// The directory on that host which is [`DOORS`] in the container.
+    pub doors: String,
+}
+
+/// Steps that are carried out at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Phase {
+    /// Its name: `images`, `network`, `start db`, `ready`.
+    pub name: String,
+    /// Its steps.
+    pub steps: Vec<Step>,
+}
+
+/// A part of a phase.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The host that it is carried out on; `None` for the one that drives.
+    pub host: Option<String>,
+    /// What is done.
+    pub act: Act,
+}
+
+/// What a step does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// In words: what is not a command of Coracle.
+    Told(String),
+    /// In words: how a host is reached, which is done before all else.
+    Reach(String),
+    /// Has an image: the machine that drives pulls one that is not there, another host gets it.
+    Image(String),
+    /// Has the cluster's network.
+    Network(Vec<String>),
+    /// Has the networks of all hosts joined to one.
+    Join,
+    /// Starts a container that is not there yet.
+    Start {
+        /// Its name.
+        container: String,
+        /// The command.
+        words: Vec<String>,
+    },
+    /// Waits until a container is ready.
+    Ready {
+        /// The container.
+        container: String,
+        /// How that is found out.
+        by: ReadyBy,
+        /// It has failed after so long.
+        within: Duration,
+    },
+    /// Waits, by this command, until other hosts know containers.
+    Known(Vec<String>),
+    /// Runs the application to its end.
+    Run {
+        /// The container.
+        container: String,
+        /// The command.
+        words: Vec<String>,
+    },
+}
+
+/// How it is found out that a container is ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadyBy {
+    /// Its program runs.
+    Running,
+    /// This command ends with 0: one of Coracle's, which tries for as long as is needed.
+    Trying(Vec<String>),
+    /// This command ends with 0; it is repeated.
+    Repeating(Vec<String>),
+}
+
+impl Plan {
+    /// The host and the command of the application; `None` if there is none.
+    pub fn run(&self) -> Option<(Option<&str>, &[String])> {
+        let mut steps = self.phases.iter().flat_map(|phase| &phase.steps);
+        steps.find_map(|step| match &step.act {
+            Act::Run { words, .. } => Some((step.host.as_deref(), &words[..])),
+            _ => None,
+        })
+    }
+}
+
+/// What a plan has to know of a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// Its name; `None` for the machine that drives.
+    pub host: Option<String>,
+    /// The path of this program there.
+    pub program: String,
+    /// The directory there that relative paths of the file start from, absolute.
+    pub directory: String,
+    /// The directory of the cluster there.
+    pub kept: String,
+    /// The address by which other hosts reach it, if it is known.
+    pub address: Option<Ipv4Addr>,
+    /// Processors for its containers.
+    pub processors: u32,
+}
+
+impl Site {
+    /// The path of the host file of MPI.
+    pub fn host_file(&self) -> String {
+        format!("{}/hosts", self.kept)
+    }
+
+    /// The path of the directory of doors' sockets.
+    pub fn doors(&self) -> String {
+        format!("{}/door", self.kept)
+    }
+
+    /// The path of the list of a network's hosts.
+    pub fn members(&self) -> String {
+        format!("{}/members.toml", self.kept)
+    }
+}
+
+/// Sites for a plan that is only shown: of what is known when a host is reached, there are names.
+pub fn unknown_sites(spec: &Spec, directory: &str) -> Vec<Site> {
+    let site = |host: String, address| Site {
+        host: Some(host),
+        program: "$CORACLE".to_owned(),
+        directory: directory.to_owned(),
+        kept: "$CLUSTER".to_owned(),
+        address,
+        processors: 1,
+    };
+    match &spec.backends[0].kind {
+        Kind::Ssh { hosts, .. } => {
+            hosts.iter().map(|host| site(host.host.clone(), host.address)).collect()
+        }
+        _ => (1..=spec.nodes.max(1)).map(|number| site(format!("host {number}"), None)).collect(),
+    }
+}
+
+/// Plans the first backend of a file for these hosts, of which there is at least one.
+pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
+    let backend = &spec.backends[0];
+    let mut phases = Vec::new();
+    let mut phase = |name: &str, steps: Vec<Step>| {
+        if !steps.is_empty() {
+            phases.push(Phase { name: name.to_owned(), steps });
+        }
+    };
+    phase("hosts", hosts(spec));
+    phase("images", images(spec));
+    phase("images on hosts", spread(spec, sites));
+    phase("input", spec.input.iter().map(|pair| told(format!("copy {pair}"))).collect());
+    phase("network", network(spec, sites));
+    phase("join", join_hosts(spec));
+    phase("start nodes", nodes(spec, sites));
+    phase("meet", meet(spec, sites));
+    for level in levels(spec) {
+        let names: Vec<&str> = level.iter().map(|service| &*service.name).collect();
+        let replicas = |service: &&Service| 1..=service.replicas.first();
+        let all = || level.iter().flat_map(|one| replicas(one).map(move |number| (*one, number)));
+        phase(
+            &format!("start {}", names.join(", ")),
+            all().map(|(service, number)| start(spec, sites, service, number)).collect(),
+        );
+        phase(
+            &format!("ready {}", names.join(", ")),
+            all().map(|(service, number)| ready(spec, sites, service, number)).collect(),
+        );
+        phase(&format!("known {}", names.join(", ")), known(spec, sites, &level));
+        phase("balance", level.iter().filter_map(|service| balance(service)).collect());
+    }
+    phase("batch", batch(spec));
+    phase("run", run(spec, sites));
+    phase("output", spec.output.iter().map(|pair| told(format!("copy {pair}"))).collect());
+    phase("move", moving(spec));
+    let nodes = (1..=spec.nodes).map(|number| {
+        let (name, site) = (format!("node{number}"), site(sites, number));
+        let (container, host) = (node_container(spec, &name), site.host.clone());
+        Node { name, container, host, doors: site.doors() }
+    });
+    let (cluster, backend) = (spec.name.clone(), describe(&backend.kind, spec));
+    let variables = launch_variables(spec);
+    Plan { cluster, backend, phases, nodes: nodes.collect(), variables }
+}
+
+/// The name of a node's container.
+pub fn node_container(spec: &Spec, node: &str) -> String {
+    format!("{}-{node}", spec.name)
+}
+
+/// The name of a container of a service; they are counted from 1.
+pub fn service_container(spec: &Spec, service: &Service, number: u32) -> String {
+    format!("{}-{}-{number}", spec.name, service.name)
+}
+
+/// The lines of the host file of MPI: every node, with its slots.
+pub fn host_file(spec: &Spec, sites: &[Site]) -> String {
+    let own = spec.run.as_ref().and_then(|run| run.slots);
+    let line = |number: u32| {
+        let site = site(sites, number);
+        let sharing = (1..=spec.nodes).filter(|&other| self::site(sites, other) == site).count();
+        let share = site.processors / u32::try_from(sharing).unwrap_or(1).max(1);
+        format!("node{number} slots={}\n", own.unwrap_or(share.max(1)))
+    };
+    (1..=spec.nodes).map(line).collect()
+}
+
+/// Where the node or replica of this number is; they count from 1.
+fn site(sites: &[Site], number: u32) -> &Site {
+    &sites[(number.max(1) as usize - 1) % sites.len()]
+}
+
+fn told(text: String) -> Step {
+    Step { host: None, act: Act::Told(text) }
+}
+
+fn reach(text: String) -> Step {
+    Step { host: None, act: Act::Reach(text) }
+}
+
+fn describe(kind: &Kind, spec: &Spec) -> String {
+    match kind {
+        Kind::Local => "local: this machine".to_owned(),
+        Kind::Ssh { hosts, .. } => {
+            let names: Vec<&str> = hosts.iter().map(|host| &*host.host).collect();
+            format!("ssh: {}", names.join(", "))
+        }
+        Kind::Slurm { .. } => {
+            format!("slurm: this allocation, or sbatch for {} nodes", spec.nodes.max(1))
+        }
+        other => format!("{}: {} nodes", other.word(), spec.nodes.max(1)),
+    }
+}
+
+/// How hosts are reached or made.
+fn hosts(spec: &Spec) -> Vec<Step> {
+    let backend = &spec.backends[0];
+    let count = spec.nodes.max(1);
+    let options = |options: &[String]| {
+        let words: Vec<String> =
+            options.iter().map(|option| format!(" {}", quote(option))).collect();
+        words.concat()
+    };
+    let time = backend.time.map(units::spell);
+    let timed =
+        |before: &str| time.as_ref().map(|time| format!("{before}{time}")).unwrap_or_default();
+    match &backend.kind {
+        Kind::Local => Vec::new(),
+        Kind::Ssh { hosts, options: words } => hosts
+            .iter()
+            .map(|host| reach(format!("ssh{} {} coracle cluster agent", options(words), host.host)))
+            .collect(),
+        Kind::Slurm { .. } => {
+            let submit = join(&sbatch::words(spec, &[]));
+            vec![
+                reach(format!("outside of an allocation: {submit} ...")),
+                reach(format!(
+                    "srun --overlap --nodes={count} --ntasks-per-node=1 coracle cluster agent"
+                )),
+            ]
+        }
+        Kind::Template { system, queue, options: words, template } => {
+            let queue = queue.as_ref().map(|name| format!(", queue {name}")).unwrap_or_default();
+            let template = template.as_deref().unwrap_or("the built-in template");
+            let words = options(words);
+            vec![told(format!(
+                "{system}: {count} nodes by {template}{queue}{}{words}",
+                timed(" for ")
+            ))]
+        }
+        Kind::Qemu { memory, cpus, network, storage } => {
+            let memory = memory
+                .map_or("the usual memory".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
+            let cpus = cpus.unwrap_or(1);
+            vec![told(format!(
+                "{count} virtual machines of {memory} and {cpus} processors, linked as {}, files by {}",
+                format!("{network:?}").to_lowercase(),
+                format!("{storage:?}").to_lowercase()
+            ))]
+        }
+        Kind::Cloud { provider, machine, region, storage } => {
+            let part = |before: &str, text: &Option<String>| {
+                text.as_ref().map(|text| format!("{before}{text}")).unwrap_or_default()
+            };
+            vec![told(format!(
+                "coracle-{provider}: {count} machines{}{}{}",
+                part(" of type ", machine),
+                part(" in ", region),
+                part(" with storage ", storage)
+            ))]
+        }
+    }
+}
+
+/// Each image once.
+fn images(spec: &Spec) -> Vec<Step> {
+    let services = spec.services.iter().map(|service| service.image.as_ref());
+    let batch = spec.batch.iter().flat_map(|batch| {
+        [&batch.front, &batch.control, &batch.compute.image].map(|name| Image::Named(name.clone()))
+    });
+    let batch: Vec<Image> = batch.collect();
+    let nodes = (spec.nodes > 0).then_some(spec.image.as_ref());
+    let all = nodes.into_iter().chain(services.map(|image| image.or(spec.image.as_ref())));
+    let mut seen: Vec<&Image> = Vec::new();
+    for image in all.flatten().chain(&batch) {
+        if !seen.contains(&image) {
+            seen.push(image);
+        }
+    }
+    let step = |image: &&Image| match image {
+        Image::Named(name) => Step { host: None, act: Act::Image(name.clone()) },
+        Image::Built(directory) => told(format!("build {directory}")),
+    };
+    seen.iter().map(step).collect()
+}
+
+/// The images of the containers on other hosts.
+fn spread(spec: &Spec, sites: &[Site]) -> Vec<Step> {
+    let names = images(spec).into_iter().filter_map(|step| match step.act {
+        Act::Image(name) => Some(name),
+        _ => None,
+    });
+    let names: Vec<String> = names.collect();
+    let others = sites.iter().filter(|site| site.host.is_some());
+    let each = |site: &Site| {
+        let host = site.host.clone();
+        let step = |name: &String| Step { host: host.clone(), act: Act::Image(name.clone()) };
+        names.iter().map(step).collect::<Vec<_>>()
+    };
+    others.flat_map(each).collect()
+}
+
+fn network(spec: &Spec, sites: &[Site]) -> Vec<Step> {
+    if spec.network == Some(Network::Host) {
+        return Vec::new();
+    }
+    let step = |site: &Site| {
+        let mut words = vec!["network".into(), "create".into()];
+        words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
+        words.extend(spec.subnet.iter().flat_map(|subnet| pair("--subnet", subnet)));
+        if site.host.is_some() {
+            words.extend(pair("--scope", "cluster"));
+            words.extend(pair("--port", &port(&spec.name).to_string()));
+            words.extend(site.address.iter().flat_map(|at| pair("--address", &at.to_string())));
+        }
+        words.push(spec.name.clone());
+        Step { host: site.host.clone(), act: Act::Network(words) }
+    };
+    sites.iter().map(step).collect()
+}
+
+/// The port of the network's agents: another one for each name, so that several clusters have room
+/// on a host, below those that the kernel gives away (`ip_local_port_range`).
+fn port(cluster: &str) -> u16 {
+    // FNV-1a
+    let hash = cluster.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    20_000 + u16::try_from(hash % 12_000).unwrap_or(0)
+}
+
+fn join_hosts(spec: &Spec) -> Vec<Step> {
+    let is_alone = spec.backends[0].kind == Kind::Local || spec.network == Some(Network::Host);
+    if is_alone { Vec::new() } else { vec![Step { host: None, act: Act::Join }] }
+}
+
+fn pair(flag: &str, value: &str) -> [String; 2] {
+    [flag.to_owned(), value.to_owned()]
+}
+
+/// The beginning of a command that starts a container, up to its volumes.
+fn beginning(spec: &Spec, container: &str, names: [&str; 2], label: (&str, &str)) -> Vec<String> {
+    let [host_name, alias] = names;
+    let mut words: Vec<String> = ["run", "-d", "--pull", "never"].map(str::to_owned).to_vec();
+    words.extend(pair("--name", container));
+    words.extend(pair("--hostname", host_name));
+    if spec.network == Some(Network::Host) {
+        words.extend(pair("--network", "host"));
+    } else {
+        words.extend(pair("--network", &spec.name));
+        words.extend(pair("--network-alias", host_name));
+        if alias != host_name {
+            words.extend(pair("--network-alias", alias));
+        }
+    }
+    match spec.network {
+        Some(Network::Names) => words.push("--execmode=I1".to_owned()),
+        Some(Network::Overlay) => words.push("--execmode=N1".to_owned()),
+        _ => {}
+    }
+    words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
+    words.extend(pair("--label", &format!("{}={}", label.0, label.1)));
+    words
+}
+
+fn variables(env: &[(String, String)]) -> impl Iterator<Item = String> + '_ {
+    env.iter().flat_map(|(name, value)| pair("-e", &format!("{name}={value}")))
+}
+
+/// A volume, whose path on the host starts from the file.
+fn volume(site: &Site, text: &str) -> [String; 2] {
+    let relative = text == "." || text.starts_with("./") || text.starts_with("../");
+    if relative { pair("-v", &format!("{}/{text}", site.directory)) } else { pair("-v", text) }
+}
+
+fn image_name(spec: &Spec, own: Option<&Image>) -> String {
+    match own.or(spec.image.as_ref()) {
+        Some(Image::Named(name)) => name.clone(),
+        Some(Image::Built(directory)) => format!("{}-{}", spec.name, directory.replace('/', "-")),
+        None => String::new(),
+    }
+}
+
+fn nodes(spec: &Spec, sites: &[Site]) -> Vec<Step> {
+    (1..=spec.nodes).map(|number| node(spec, site(sites, number), number)).collect()
+}
+
+/// Every node knows and reaches every other one before anything runs on them.
+fn meet(spec: &Spec, sites: &[Site]) -> Vec<Step> {
+    if spec.nodes < 2 || spec.network == Some(Network::Host) {
+        return Vec::new();
+    }
+    let names: Vec<String> = (1..=spec.nodes).map(|number| format!("node{number}")).collect();
+    let step = |number: u32| {
+        let container = node_container(spec, &format!("node{number}"));
+        let words = ["exec", &container, PROGRAM, "cluster", "meet", "--within"];
+        let mut words: Vec<String> = words.map(str::to_owned).to_vec();
+        words.push(units::spell(MEETING));
+        words.extend(names.iter().cloned());
+        let by = ReadyBy::Trying(words);
+        let act = Act::Ready { container, by, within: MEETING };
+        Step { host: site(sites, number).host.clone(), act }
+    };
+    (1..=spec.nodes).map(step).collect()
+}
+
+/// A node's container has a program of ours that waits.
+fn node(spec: &Spec, site: &Site, number: u32) -> Step {
+    let name = format!("node{number}");
+    let container = node_container(spec, &name);
+    let mut words = beginning(spec, &container, [&name, &name], (NODE_LABEL, &name));
+    words.extend(variables(&spec.env));
+    words.extend(spec.volumes.iter().flat_map(|text| volume(site, text)));
+    words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", site.program)));
+    words.extend(pair("-v", &format!("{}:{RSH}:ro", site.program)));
+    words.extend(pair("-v", &format!("{}:{DOORS}:ro", site.doors())));
+    words.extend(pair("-v", &format!("{}:{HOST_FILE}:ro", site.host_file())));
+    words.push("--init".to_owned());
+    words.extend(pair("--entrypoint", PROGRAM));
+    words.push(image_name(spec, None));
+    words.extend(["cluster", "idle"].map(str::to_owned));
+    Step { host: site.host.clone(), act: Act::Start { container, words } }
+}
+
+fn start(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
+    let site = site(sites, number);
+    let container = service_container(spec, service, number);
+    let own = format!("{}-{number}", service.name);
+    let label = (SERVICE_LABEL, &*service.name);
+    let mut words = beginning(spec, &container, [&own, &service.name], label);
+    words.extend(pair("--restart", service.restart.word()));
+    words.extend(variables(&service.env));
+    words.extend(service.volumes.iter().flat_map(|text| volume(site, text)));
+    if service.balance.is_none() {
+        words.extend(service.publish.iter().flat_map(|text| pair("-p", text)));
+    }
+    words.extend(service.user.iter().flat_map(|user| pair("--user", user)));
+    words.extend(service.directory.iter().flat_map(|path| pair("--workdir", path)));
+    words.push(image_name(spec, service.image.as_ref()));
+    words.extend(service.command.iter().cloned());
+    Step { host: site.host.clone(), act: Act::Start { container, words } }
+}
+
+fn ready(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
+    let site = site(sites, number);
+    let container = service_container(spec, service, number);
+    let within = service.ready_within;
+    let probe = |what: &[String]| {
+        let words = ["cluster", "probe", "--within"].map(str::to_owned).into_iter();
+        let words = words.chain([units::spell(within)]).chain(what.iter().cloned());
+        ReadyBy::Trying(in_passing(spec, site, service.image.as_ref(), words))
+    };
+    let host = match spec.network {
+        Some(Network::Host) => "localhost".to_owned(),
+        _ => container.clone(),
+    };
+    let by = match &service.ready {
+        Ready::Started => ReadyBy::Running,
+        Ready::Tcp(port) => probe(&["tcp".into(), format!("{host}:{port}")]),
+        Ready::Http { port, path } => probe(&["http".into(), format!("{host}:{port}{path}")]),
+        Ready::Command(command) => {
+            let words = ["exec".to_owned(), container.clone()];
+            ReadyBy::Repeating(words.into_iter().chain(command.iter().cloned()).collect())
+        }
+    };
+    Step { host: site.host.clone(), act: Act::Ready { container, by, within } }
+}
+
+/// Every other host knows the services of a level before anything that comes after them starts.
+fn known(spec: &Spec, sites: &[Site], level: &[&Service]) -> Vec<Step> {
+    if sites.len() < 2 || spec.network == Some(Network::Host) {
+        return Vec::new();
+    }
+    let names = level.iter().flat_map(|service| {
+        (1..=service.replicas.first()).map(|number| service_container(spec, service, number))
+    });
+    let names: Vec<String> = names.collect();
+    let step = |site: &Site| {
+        let words = ["cluster", "meet", "--known", "--within"].map(str::to_owned).into_iter();
+        let words = words.chain([units::spell(MEETING)]).chain(names.iter().cloned());
+        let image = level.first().and_then(|service| service.image.as_ref());
+        let act = Act::Known(in_passing(spec, site, image, words));
+        Step { host: site.host.clone(), act }
+    };
+    sites.iter().map(step).collect()
+}
+
+/// A command of this program in a container that ends with it.
+fn in_passing(
+    spec: &Spec,
+    site: &Site,
+    image: Option<&Image>,
+    command: impl Iterator<Item = String>,
+) -> Vec<String> {
+    let mut words: Vec<String> = ["run", "--rm", "--pull", "never"].map(str::to_owned).to_vec();
+    match spec.network {
+        Some(Network::Host) => words.extend(pair("--network", "host")),
+        _ => words.extend(pair("--network", &spec.name)),
+    }
+    words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
+    words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", site.program)));
+    words.extend(pair("--entrypoint", PROGRAM));
+    words.push(image_name(spec, image));
+    words.extend(command);
+    words
+}
+
+fn balance(service: &Service) -> Option<Step> {
+    let balance = service.balance.as_ref()?;
+    let pair = if balance.pair { "a pair of " } else { "" };
+    let publish = service.publish.join(", ");
+    Some(told(format!("{pair}{} before {}, published as {publish}", balance.by, service.name)))
+}
+
+fn batch(spec: &Spec) -> Vec<Step> {
+    let Some(batch) = &spec.batch else { return Vec::new() };
+    let compute = &batch.compute;
+    vec![
+        told(format!("{} controller: {}", batch.kind, batch.control)),
+        told(format!("front-end: {}", batch.front)),
+        told(format!(
+            "{} to {} nodes of {}, ended when idle for {}",
+            compute.min,
+            compute.max,
+            compute.image,
+            units::spell(compute.idle)
+        )),
+    ]
+}
+
+/// What launchers of MPI in node containers are told: the program by which they start others, and
+/// that root may do so. Open MPI to 4, the same from 5 on, and Hydra, which is MPICH's.
+const LAUNCHING: [(&str, &str); 8] = [
+    ("OMPI_MCA_plm_rsh_agent", RSH),
+    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("PRTE_MCA_plm_ssh_agent", RSH),
+    ("PRTE_ALLOW_RUN_AS_ROOT", "1"),
+    ("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("HYDRA_LAUNCHER", "ssh"),
+    ("HYDRA_LAUNCHER_EXEC", RSH),
+];
+
+fn launch_variables(spec: &Spec) -> Vec<String> {
+    let is_set = |name: &str| spec.env.iter().any(|(own, _)| own == name);
+    let own = LAUNCHING.into_iter().filter(|(name, _)| !is_set(name));
+    own.flat_map(|(name, value)| pair("-e", &format!("{name}={value}"))).collect()
+}
+
+fn run(spec: &Spec, sites: &[Site]) -> Vec<Step> {
+    let Some(run) = &spec.run else { return Vec::new() };
+    let container = node_container(spec, &run.on);
+    let mut words = vec!["exec".to_owned()];
+    words.extend(launch_variables(spec));
+    words.extend(variables(&run.env));
+    words.extend(run.directory.iter().flat_map(|path| pair("--workdir", path)));
+    words.push(container.clone());
+    words.extend(run.command.iter().cloned());
+    let number = run.on.strip_prefix("node").and_then(|rest| rest.parse().ok()).unwrap_or(1);
+    vec![Step { host: site(sites, number).host.clone(), act: Act::Run { container, words } }]
+}
+
+fn moving(spec: &Spec) -> Vec<Step> {
+    let Some(checkpoint) = &spec.checkpoint else { return Vec::new() };
+    let mut steps = Vec::new();
+    if let Some(end) = &checkpoint.before_end {
+        let signal = end.signal.as_deref().map_or("", |name| name);
+        steps.push(told(format!("{} before the end: signal {signal}", units::spell(end.margin))));
+    }
+    if let Some(files) = &checkpoint.files {
+        steps.push(told(format!("keep {} of {}/{}", files.keep, files.dir, files.pattern)));
+    }
+    for backend in spec.backends.iter().skip(1) {
+        steps.push(told(format!("go on at {}", describe(&backend.kind, spec))));
+    }
+    steps
+}
+
+/// Services in groups: those of one wait for those of groups before.
+fn levels(spec: &Spec) -> Vec<Vec<&Service>> {
+    let mut levels: Vec<Vec<&Service>> = Vec::new();
+    let mut left: Vec<&Service> = spec.services.iter().collect();
+    while !left.is_empty() {
+        let done = |name: &String| levels.iter().flatten().any(|service| service.name == *name);
+        let (now, later): (Vec<&Service>, Vec<&Service>) =
+            left.into_iter().partition(|service| service.after.iter().all(done));
+        if now.is_empty() {
+            // The file was checked: there is no circle.
+            break;
+        }
+        levels.push(now);
+        left = later;
+    }
+    levels
+}

@@ -1,0 +1,266 @@
+//! Services: `[service.NAME]`.
+
+use std::time::Duration;
+
+use super::reader::{Table, Value};
+use super::{Image, command, env, image, units};
+use crate::error::Result;
+
+/// A service: containers of one image, which others find by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// Its name, which is a host name in the cluster's network.
+    pub name: String,
+    /// Its image; `None` for the file's.
+    pub image: Option<Image>,
+    /// The command; empty for the image's.
+    pub command: Vec<String>,
+    /// Variables, in the file's order.
+    pub env: Vec<(String, String)>,
+    /// Volumes in Docker's short form; paths that begin with `.` are relative to the file.
+    pub volumes: Vec<String>,
+    /// Published ports in Docker's short form.
+    pub publish: Vec<String>,
+    /// Services that are ready before this one starts.
+    pub after: Vec<String>,
+    /// When a replica counts as ready.
+    pub ready: Ready,
+    /// A replica that is not ready after so long has failed.
+    pub ready_within: Duration,
+    /// How many containers.
+    pub replicas: Replicas,
+    /// A load balancer before the replicas.
+    pub balance: Option<Balance>,
+    /// What happens when a container ends.
+    pub restart: RestartPolicy,
+    /// The user in the container.
+    pub user: Option<String>,
+    /// The directory in the container.
+    pub directory: Option<String>,
+    /// The zones whose hosts take replicas; empty for all.
+    pub zones: Vec<String>,
+}
+
+/// When a replica counts as ready (`ready`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ready {
+    /// When its program has started.
+    Started,
+    /// When it takes a connection at this port.
+    Tcp(u16),
+    /// When it answers this path at this port with a status below 400.
+    Http {
+        /// The port.
+        port: u16,
+        /// The path.
+        path: String,
+    },
+    /// When this command ends with 0 in the container.
+    Command(Vec<String>),
+}
+
+/// How many containers a service has (`replicas`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replicas {
+    /// Always so many.
+    Fixed(u32),
+    /// As many as a rule says.
+    Scaled(Box<Scaling>),
+}
+
+/// The rule of [`Replicas::Scaled`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scaling {
+    /// The fewest.
+    pub min: u32,
+    /// The most.
+    pub max: u32,
+    /// When there is to be one more.
+    pub up: String,
+    /// When there is to be one less.
+    pub down: String,
+    /// Nothing is changed for so long after a change.
+    pub cool: Duration,
+}
+
+/// A load balancer (`balance`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Balance {
+    /// The program: `haproxy`.
+    pub by: String,
+    /// A second one takes over from the first.
+    pub pair: bool,
+}
+
+/// What happens when a container of a service ends (`restart`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestartPolicy {
+    /// It is started again.
+    Always,
+    /// It is started again if its status was not 0.
+    OnFailure,
+    /// Nothing.
+    No,
+}
+
+impl RestartPolicy {
+    /// The word of `coracle run --restart`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::OnFailure => "on-failure",
+            Self::No => "no",
+        }
+    }
+}
+
+impl Replicas {
+    /// How many there are at the beginning.
+    pub fn first(&self) -> u32 {
+        match self {
+            Self::Fixed(count) => *count,
+            Self::Scaled(rule) => rule.min.max(1),
+        }
+    }
+}
+
+pub(super) const ALL: &[&str] = &[
+    "image",
+    "build",
+    "command",
+    "env",
+    "volume",
+    "publish",
+    "after",
+    "ready",
+    "replicas",
+    "balance",
+    "restart",
+    "user",
+    "directory",
+    "zone",
+];
+const READY: &[&str] = &["tcp", "http", "command", "within"];
+const REPLICAS: &[&str] = &["min", "max", "up", "down", "cool"];
+const MOST: u64 = 1000;
+
+pub(super) fn read(top: &Table<'_>) -> Result<Vec<Service>> {
+    let Some(all) = top.get("service") else { return Ok(Vec::new()) };
+    let mut services = Vec::new();
+    for (name, value) in all.named_tables()? {
+        services.push(service(name, &value.table(ALL)?)?);
+    }
+    Ok(services)
+}
+
+fn service(name: String, table: &Table<'_>) -> Result<Service> {
+    let text = |key: &str| table.get(key).map(|value| value.filled()).transpose();
+    let (ready, ready_within) = ready(table)?;
+    Ok(Service {
+        name,
+        image: image(table)?,
+        command: table.get("command").map_or(Ok(Vec::new()), |value| command(&value))?,
+        env: env(table)?,
+        volumes: table.texts("volume")?,
+        publish: table.texts("publish")?,
+        after: table.texts("after")?,
+        ready,
+        ready_within,
+        replicas: table.get("replicas").map_or(Ok(Replicas::Fixed(1)), |value| replicas(&value))?,
+        balance: table.get("balance").map(|value| balance(&value)).transpose()?,
+        restart: table.get("restart").map_or(Ok(RestartPolicy::Always), |value| {
+            value.one_of(&[
+                ("always", RestartPolicy::Always),
+                ("on-failure", RestartPolicy::OnFailure),
+                ("no", RestartPolicy::No),
+            ])
+        })?,
+        user: text("user")?,
+        directory: table.get("directory").map(|value| value.absolute()).transpose()?,
+        zones: table.texts("zone")?,
+    })
+}
+
+fn ready(table: &Table<'_>) -> Result<(Ready, Duration)> {
+    const PATIENCE: Duration = Duration::from_mins(1);
+    let Some(value) = table.get("ready") else { return Ok((Ready::Started, PATIENCE)) };
+    let table = value.table(READY)?;
+    let within = table.get("within").map_or(Ok(PATIENCE), |value| value.time())?;
+    let port = |value: &Value<'_>| value.number(1..=65_535).map(|port| port as u16);
+    let forms = [table.get("tcp"), table.get("http"), table.get("command")];
+    let ready = match forms {
+        [Some(tcp), None, None] => Ready::Tcp(port(&tcp)?),
+        [None, Some(http), None] => http_at(&http)?,
+        [None, None, Some(words)] => Ready::Command(command(&words)?),
+        _ => {
+            let hint = "write ready = { tcp = 80 }, { http = \"80/path\" } or { command = [...] }";
+            return Err(value.wrong("one of tcp, http and command is needed", hint));
+        }
+    };
+    Ok((ready, within))
+}
+
+fn http_at(value: &Value<'_>) -> Result<Ready> {
+    let text = value.filled()?;
+    let (port, path) = text.split_once('/').unwrap_or((&text, ""));
+    match port.parse() {
+        Ok(port) if port > 0 && !path.contains(char::is_whitespace) => {
+            Ok(Ready::Http { port, path: format!("/{path}") })
+        }
+        _ => Err(value.wrong("this is not PORT/PATH", "write \"80/health\"")),
+    }
+}
+
+fn replicas(value: &Value<'_>) -> Result<Replicas> {
+    if !value.is_table() {
+        return Ok(Replicas::Fixed(value.number(0..=MOST)? as u32));
+    }
+    let table = value.table(REPLICAS)?;
+    let hint = "write replicas = { min = 1, max = 8, up = \"...\", down = \"...\" }";
+    let number = |key: &str| table.need(key, hint)?.number(0..=MOST);
+    let (min, max) = (number("min")?, number("max")?);
+    if min > max || max == 0 {
+        return Err(value.wrong("max is less than min, or 0", "write min = 1, max = 8"));
+    }
+    let cool = table.get("cool").map_or(Ok(Duration::from_secs(10)), |value| value.time())?;
+    Ok(Replicas::Scaled(Box::new(Scaling {
+        min: min as u32,
+        max: max as u32,
+        up: condition(&table.need("up", hint)?)?,
+        down: condition(&table.need("down", hint)?)?,
+        cool,
+    })))
+}
+
+/// `MEASURE < NUMBER[UNIT] [and ...] for TIME`. The form is checked here.
+fn condition(value: &Value<'_>) -> Result<String> {
+    let text = value.filled()?;
+    let hint = "write \"p95 > 40ms for 3s\", or \"p95 < 15ms and rate/replica < 200 for 30s\"";
+    let wrong = || value.wrong("this is not a condition", hint);
+    let (terms, lasting) = text.rsplit_once(" for ").ok_or_else(wrong)?;
+    units::time(lasting.trim()).ok_or_else(wrong)?;
+    for term in terms.split(" and ") {
+        let words: Vec<&str> = term.split_whitespace().collect();
+        let [measure, sign, limit] = words[..] else { return Err(wrong()) };
+        let percentile = measure.strip_prefix('p').and_then(|of| of.parse::<u8>().ok());
+        let is_time = percentile.is_some_and(|of| (1..=99).contains(&of));
+        let fits = match measure {
+            _ if is_time => units::time(limit).is_some(),
+            "rate" | "rate/replica" => limit.parse::<u32>().is_ok(),
+            _ => false,
+        };
+        if !fits || !matches!(sign, "<" | ">") {
+            return Err(wrong());
+        }
+    }
+    Ok(text)
+}
+
+fn balance(value: &Value<'_>) -> Result<Balance> {
+    let table = value.table(&["by", "pair"])?;
+    let by = table.need("by", "write balance = { by = \"haproxy\" }")?;
+    Ok(Balance {
+        by: by.one_of(&[("haproxy", "haproxy")])?.to_owned(),
+        pair: table.get("pair").map_or(Ok(false), |value| value.flag())?,
+    })
+}

@@ -1,0 +1,191 @@
+//! Tests of cluster files.
+
+use std::path::Path;
+
+use super::*;
+
+fn read_text(text: &str) -> Result<Spec> {
+    parse(Path::new("lab.toml"), text)
+}
+
+#[test]
+fn the_five_uses_are_read() {
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
+    let read = |name: &str| read(&files.join(name)).unwrap();
+    let gateway = read("gateway.toml");
+    let services: Vec<_> = gateway.services.iter().map(|service| &*service.name).collect();
+    assert_eq!(services, ["db", "portal", "notebook"], "in the file's order");
+    assert_eq!((gateway.nodes, &gateway.backends[0].kind), (0, &Kind::Local));
+    assert_eq!(gateway.services[0].ready, Ready::Tcp(5432));
+    assert_eq!(gateway.services[1].env, [("DB_HOST".to_owned(), "db".to_owned())]);
+    let hpl = read("hpl.toml");
+    let Kind::Slurm { partition, options } = &hpl.backends[0].kind else { panic!("{hpl:?}") };
+    assert_eq!((partition.as_deref(), &options[..]), (Some("short"), &["--account=p7".into()][..]));
+    assert_eq!(hpl.backends[0].time, Some(Duration::from_mins(30)));
+    let run = hpl.run.unwrap();
+    assert_eq!((&*run.on, run.launch, run.command.len()), ("node1", Launch::Inside, 4));
+    let Replicas::Scaled(rule) = &read("site.toml").services[0].replicas else { panic!("a rule") };
+    assert_eq!((rule.min, rule.max, rule.cool), (1, 8, Duration::from_secs(10)));
+    let farm = read("farm.toml").batch.unwrap();
+    assert_eq!((farm.compute.max, farm.compute.idle), (16, Duration::from_mins(1)));
+    let comd = read("comd.toml");
+    let kinds: Vec<_> = comd.backends.iter().map(|backend| backend.kind.word()).collect();
+    assert_eq!(kinds, ["slurm", "qemu", "aws"]);
+    assert_eq!(comd.checkpoint.unwrap().restart.tries, 5);
+}
+
+#[test]
+fn an_error_shows_its_place() {
+    let error = read_text("name = \"lab\"\n\n[service.db]\nimage = \"a\"\nreplica = 2\n");
+    let error = error.unwrap_err();
+    insta::assert_snapshot!(error.to_string(), @r#"
+    unknown key "replica" in service.db
+     --> lab.toml:5:1
+      |
+    5 | replica = 2
+      | ^^^^^^^
+    "#);
+    assert_eq!(error.hint(), Some("did you mean replicas?"));
+}
+
+#[test]
+fn mistakes() {
+    const NODES: &str = "name = \"lab\"\nimage = \"a\"\nnodes = 2\n";
+    const DB: &str = "name = \"lab\"\n[service.db]\nimage = \"a\"\n";
+    let nodes = |more: &str| format!("{NODES}{more}\n");
+    let db = |more: &str| format!("{DB}{more}\n");
+    for (text, fact, place, hint) in [
+        ("name = ".to_owned(), "", "lab.toml:1", "TOML"),
+        ("name = \"lab\"\n".into(), "the file starts nothing", "lab.toml:1", "[service.NAME]"),
+        ("nodes = 2\n".into(), "the file has no key \"name\"", "lab.toml:1", "name = "),
+        ("nam = \"lab\"\n".into(), "unknown key \"nam\"", "lab.toml:1:1", "name"),
+        ("name = \"My Lab\"\n".into(), "is no host name", "lab.toml:1:8", "a-z"),
+        ("name = 3\n".into(), "name: this is not a text", "lab.toml:1:8", "quotes"),
+        (nodes("nodes = 3"), "duplicate key", "lab.toml:4", "once"),
+        (nodes("network = \"overly\""), "there is no \"overly\"", "lab.toml:4", "overlay"),
+        (nodes("subnet = \"100.80.0.0\""), "range of addresses", "lab.toml:4", "ADDRESS/BITS"),
+        (
+            nodes("network = \"host\"\nsubnet = \"100.80.0.0/20\""),
+            "has no addresses of its own",
+            "lab.toml:5",
+            "names",
+        ),
+        ("name = \"lab\"\nnodes = 2\n".into(), "the nodes have no image", "lab.toml:1", "image"),
+        (nodes("build = \".\""), "an image already", "lab.toml:4", "either"),
+        (nodes("run = { command = [] }"), "the command is empty", "lab.toml:4", "PROGRAM"),
+        (nodes("run = { command = [\"x\"], on = \"node3\" }"), "no node \"node3\"", ":4", "node2"),
+        (
+            nodes("run = { command = [\"x\"], on = \"node2\", launch = \"ranks\" }"),
+            "ranks run on all nodes",
+            "lab.toml:4",
+            "inside",
+        ),
+        (nodes("run = { command = [\"x\"], time = 30 }"), "not a time", "lab.toml:4", "unit"),
+        (nodes("backend = { kind = \"slrum\" }"), "no \"slrum\"", "lab.toml:4", "slurm"),
+        (nodes("backend = { kind = \"ssh\" }"), "no key \"hosts\"", "lab.toml:4", "hosts"),
+        (nodes("backend = []"), "backend: there is none", "lab.toml:4", "this machine"),
+        (
+            nodes("backend = { kind = \"ssh\", hosts = [\"a\"] }"),
+            "1 hosts are too few for 2 nodes",
+            "lab.toml:4",
+            "add hosts",
+        ),
+        (
+            nodes("backend = { kind = \"ssh\", hosts = [\"a\", \"a\"] }"),
+            "a stands there twice",
+            "lab.toml:4",
+            "once",
+        ),
+        (
+            nodes("backend = { kind = \"ssh\", hosts = [\"-oProxyCommand=x\", \"a\"] }"),
+            "this is no host",
+            "lab.toml:4",
+            "user@host",
+        ),
+        (
+            nodes("backend = { kind = \"local\", partition = \"x\" }"),
+            "unknown key \"partition\"",
+            "lab.toml:4",
+            "kind",
+        ),
+        (nodes("input = \"deck\""), "\"deck\" is not FROM:TO", "lab.toml:4", "./here"),
+        (nodes("checkpoint = {}"), "no [run] that could go on", "lab.toml:4", "[run]"),
+        (nodes("[service.node1]"), "a node has this name", "lab.toml:4", "node2"),
+        (db("after = [\"bd\"]"), "there is no service \"bd\"", "lab.toml:4", "\"db\""),
+        (db("after = \"db\""), "wait for each other: db -> db", "lab.toml:4", "take one"),
+        (
+            db("after = [\"web\"]\n[service.web]\nimage = \"b\"\nafter = [\"x\"]\n[service.x]\n\
+                image = \"c\"\nafter = [\"web\"]"),
+            "wait for each other: web -> x -> web",
+            "lab.toml:7",
+            "take one",
+        ),
+        (db("[service.db]"), "duplicate key", "lab.toml:4", "once"),
+        (db("zone = \"east\""), "no host is in zone \"east\"", "lab.toml:4", "zone = "),
+        (db("replicas = 2\npublish = \"80:80\""), "cannot share a port", "lab.toml:5", "haproxy"),
+        (db("replicas = -1"), "whole number from 0 to 1000", "lab.toml:4", "without quotes"),
+        (db("replicas = \"2\""), "whole number from 0 to 1000", "lab.toml:4", "without quotes"),
+        (db("ready = { tcp = 0 }"), "whole number from 1 to 65535", "lab.toml:4", "without"),
+        (db("ready = { tcp = 1, http = \"1\" }"), "one of tcp, http", "lab.toml:4", "tcp = 80"),
+        (db("ready = { http = \"/x\" }"), "not PORT/PATH", "lab.toml:4", "80/health"),
+        (db("env = { A = 1.5 }"), "service.db.env.A: this is not a text", ":4", "quotes"),
+        (
+            db(
+                "balance = { by = \"haproxy\" }\nreplicas = { min = 2, max = 1, up = \"rate > 1 for 1s\", \
+                down = \"rate < 1 for 1s\" }",
+            ),
+            "max is less than min",
+            "lab.toml:5",
+            "max = 8",
+        ),
+        (
+            db("replicas = { min = 1, max = 2, up = \"p95 > 40 for 3s\", down = \"x\" }"),
+            "this is not a condition",
+            "lab.toml:4",
+            "40ms",
+        ),
+    ] {
+        let error = read_text(&text).expect_err(&text);
+        let shown = error.to_string();
+        assert!(shown.contains(fact) && shown.contains(place), "{text}\n{shown}");
+        assert!(error.hint().is_some_and(|own| own.contains(hint)), "{text}\n{:?}", error.hint());
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), b"name = \"\xff\"").unwrap();
+    let error = read(file.path()).unwrap_err().to_string();
+    assert!(error.contains("byte 8 is not UTF-8"), "{error}");
+    let error = read(Path::new("/nonexistent/lab.toml")).unwrap_err();
+    assert!(error.to_string().contains("No such file") && error.hint().is_some(), "{error}");
+}
+
+#[test]
+fn what_is_not_carried_out_is_refused_with_its_place() {
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
+    for name in ["gateway.toml", "hpl.toml"] {
+        read_to_start(&files.join(name)).unwrap();
+    }
+    for (name, fact, place) in [
+        ("site.toml", "service.web.balance: balance is not carried out yet", "site.toml:7:"),
+        ("farm.toml", "batch: batch is not carried out yet", "farm.toml:5:"),
+        ("comd.toml", "backend: a backend of kind qemu is not carried out yet", "comd.toml:7:"),
+    ] {
+        let error = read_to_start(&files.join(name)).unwrap_err();
+        let shown = error.to_string();
+        assert!(shown.contains(fact) && shown.contains(place), "{shown}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("explain")));
+    }
+}
+
+#[test]
+fn a_service_is_not_called_as_a_container() {
+    let text = "name = \"lab\"\nimage = \"a\"\n[service.db]\n[service.db-2]\n";
+    let error = read_text(text).unwrap_err().to_string();
+    assert!(error.contains("a container of service \"db\" has this name"), "{error}");
+    assert!(error.contains("lab.toml:4"), "{error}");
+    let text = text.replace("db-2", "db-a");
+    assert!(read_text(&text).is_ok());
+}
