@@ -46,6 +46,7 @@ const WANTED: &[(&str, &str)] = &[
     ("Xvfb", "xvfb"),
     ("dbus-daemon", "dbus-daemon"),
     ("ssh-agent", "openssh-client"),
+    ("sshd", "openssh-server"),
     // These start containers as the ranks of a job.
     ("mpiexec.openmpi", "openmpi-bin"),
     ("mpiexec.mpich", "mpich"),
