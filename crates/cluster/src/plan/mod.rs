@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::shell::{join, quote};
-use crate::spec::{Image, Kind, Network, Ready, Service, Spec, units};
+use crate::spec::{Image, Kind, Network, Ready, Service, Spec, SshHost, units};
 
 /// The label of every container and network of a cluster, with the cluster's name.
 pub const LABEL: &str = "coracle.cluster";
@@ -267,6 +267,24 @@ fn site(sites: &[Site], number: u32) -> &Site {
     &sites[(number.max(1) as usize - 1) % sites.len()]
 }
 
+/// Where the replica of this number is: on the hosts of the service's zones, in turn.
+fn service_site<'s>(spec: &Spec, sites: &'s [Site], service: &Service, number: u32) -> &'s Site {
+    let hosts: &[SshHost] = match &spec.backends[0].kind {
+        Kind::Ssh { hosts, .. } => hosts,
+        _ => &[],
+    };
+    let is_in = |site: &&Site| {
+        let host = hosts.iter().find(|host| Some(&host.host) == site.host.as_ref());
+        host.and_then(|host| host.zone.as_ref()).is_some_and(|zone| service.zones.contains(zone))
+    };
+    let fit: Vec<&Site> = sites.iter().filter(is_in).collect();
+    // The file was checked: a zone of a service has a host. Without zones all hosts fit.
+    if fit.is_empty() {
+        return site(sites, number);
+    }
+    fit[(number.max(1) as usize - 1) % fit.len()]
+}
+
 fn told(text: String) -> Step {
     Step { host: None, act: Act::Told(text) }
 }
@@ -510,7 +528,7 @@ fn node(spec: &Spec, site: &Site, number: u32) -> Step {
 }
 
 fn start(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
-    let site = site(sites, number);
+    let site = service_site(spec, sites, service, number);
     let container = service_container(spec, service, number);
     let own = format!("{}-{number}", service.name);
     let label = (SERVICE_LABEL, &*service.name);
@@ -529,7 +547,7 @@ fn start(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
 }
 
 fn ready(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
-    let site = site(sites, number);
+    let site = service_site(spec, sites, service, number);
     let container = service_container(spec, service, number);
     let within = service.ready_within;
     let probe = |what: &[String]| {

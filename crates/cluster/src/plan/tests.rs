@@ -45,3 +45,20 @@ fn farm() {
 fn comd() {
     insta::assert_snapshot!(explained("comd.toml"));
 }
+
+#[test]
+fn replicas_are_on_hosts_of_their_zones() {
+    let text = "name = \"lab\"\nimage = \"a\"\nbackend = [{ kind = \"ssh\", hosts = [\"n\", \
+                { host = \"e1\", zone = \"east\" }, { host = \"w\", zone = \"west\" }, \
+                { host = \"e2\", zone = \"east\" }] }]\n[service.db]\nreplicas = 3\n\
+                zone = \"east\"\n[service.web]\nreplicas = 2\n";
+    let spec = crate::spec::parse(Path::new("lab.toml"), text).unwrap();
+    let plan = plan(&spec, &unknown_sites(&spec, "/lab"));
+    let steps = plan.phases.iter().flat_map(|phase| &phase.steps);
+    let started = steps.filter_map(|step| match &step.act {
+        Act::Start { container, .. } => Some(format!("{container} {}", step.host.as_ref()?)),
+        _ => None,
+    });
+    let expected = ["lab-db-1 e1", "lab-db-2 e2", "lab-db-3 e1", "lab-web-1 n", "lab-web-2 e1"];
+    assert_eq!(started.collect::<Vec<_>>(), expected);
+}
