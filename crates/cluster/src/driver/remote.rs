@@ -97,7 +97,12 @@ impl Host for Remote {
             })?;
             return Ok(super::local::ended(status).exit_status());
         }
-        relay(self.start(words, attach.input)?, attach.input, &|_| None)
+        // A signal ends this process, and the agent then ends the command.
+        let none = |within| {
+            std::thread::sleep(within);
+            None
+        };
+        relay(self.start(words, attach.input)?, attach.input, &none)
     }
 
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
