@@ -10,6 +10,8 @@ use crate::error::{Error, Result};
 /// How often is tried, and how long one try may take.
 const PAUSE: Duration = Duration::from_millis(100);
 const TRY: Duration = Duration::from_secs(5);
+/// The program of a node tries again after that to take connections.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// What is looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,15 +114,14 @@ fn answered(place: &str, path: &str) -> Result<(), String> {
 /// is reached. It is that of tcpmux, which nobody serves.
 pub const PORT: u16 = 1;
 
-/// Waits for ever, and takes connections meanwhile: a signal ends it. With `PORT` taken, as on a
-/// host's own network, it only waits.
+/// Waits for ever, and takes connections meanwhile: a signal ends it. Where the port is taken, as
+/// on a host's own network, it only waits and tries again.
 pub fn idle() -> ! {
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT));
     loop {
-        match &listener {
-            Ok(listener) => drop(listener.accept()),
-            Err(_) => std::thread::park(),
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)) {
+            while listener.accept().is_ok() {}
         }
+        std::thread::sleep(AGAIN);
     }
 }
 
