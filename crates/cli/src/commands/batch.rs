@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use cluster::batch::{self, End, Follower, Job, Request};
 use cluster::spec::Spec;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use sys::event::SignalFd;
 
@@ -131,9 +130,7 @@ impl Follower for Shown<'_> {
     }
 
     fn pause(&mut self, time: Duration) -> bool {
-        let timeout = Timespec::try_from(time).ok();
-        let _ = poll(&mut [PollFd::new(self.signals, PollFlags::IN)], timeout.as_ref());
-        match self.signals.next() {
+        match self.signals.next_within(time) {
             Ok(Some(signal)) => {
                 self.signal = signal.number as u8;
                 true

@@ -351,10 +351,8 @@ impl Watcher for Shown<'_> {
     }
 
     fn signal(&self, within: Duration) -> Option<i32> {
-        let within = Timespec::try_from(within).ok();
-        let signals = self.interrupted.signals;
-        let _ = poll(&mut [PollFd::new(signals, PollFlags::IN)], within.as_ref());
-        signals.next().ok().flatten().map(|signal| signal.number)
+        let signal = self.interrupted.signals.next_within(within);
+        signal.ok().flatten().map(|signal| signal.number)
     }
 
     fn is_stopped(&self) -> bool {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
 use super::Task;
@@ -34,9 +33,7 @@ impl Signals {
 
     /// Waits for one, for so long at most.
     pub(super) fn wait(&self, within: Duration) -> Option<i32> {
-        let within = Timespec::try_from(within).ok();
-        let _ = poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], within.as_ref());
-        self.fd.next().ok().flatten().map(|signal| signal.number)
+        self.fd.next_within(within).ok().flatten().map(|signal| signal.number)
     }
 }
 

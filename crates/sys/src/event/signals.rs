@@ -4,7 +4,9 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 /// glibc's `sigset_t`: 1,024 bits, of which Linux uses the first 64.
@@ -187,6 +189,16 @@ impl SignalFd {
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Waits for the next signal, for so long at most. `None` if there is none then.
+    ///
+    /// # Errors
+    /// As [`SignalFd::next`].
+    pub fn next_within(&self, time: Duration) -> io::Result<Option<Received>> {
+        let time = Timespec::try_from(time).ok();
+        let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], time.as_ref());
+        self.next()
     }
 }
 
