@@ -45,32 +45,11 @@ impl Place {
                 directory.display()
             ))
         };
-        let until = Instant::now() + PATIENCE;
-        loop {
-            DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(failed)?;
-            let path = directory.join("lock");
-            let lock = match File::create(&path) {
-                Ok(lock) => lock,
-                // A driver that has ended the cluster removes the directory meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(failed(error)),
-            };
-            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) if !is_at(&lock, &path).map_err(failed)? => {}
-                Ok(()) => {
-                    return Ok(Self { cluster: cluster.clone(), directory, lock });
-                }
-                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
-                    std::thread::sleep(PAUSE);
-                }
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let fact =
-                        format!("cluster {cluster} is being started or ended by another process");
-                    return Err(Error::new(fact).with_hint("wait until that has ended"));
-                }
-                Err(error) => return Err(failed(error.into())),
-            }
-        }
+        let lock = locked(&directory, PATIENCE).map_err(failed)?.ok_or_else(|| {
+            Error::new(format!("cluster {cluster} is being started or ended by another process"))
+                .with_hint("wait until that has ended")
+        })?;
+        Ok(Self { cluster, directory, lock })
     }
 
     /// Has the commands of this machine hold the lock, too: one that is still at work when the
@@ -148,6 +127,34 @@ pub(crate) fn own_store(cluster: &str) -> String {
 /// The file in a cluster's directory that says so.
 pub(crate) fn own_store_mark(directory: &Path) -> PathBuf {
     directory.join("own-store")
+}
+
+/// Makes a directory and takes the lock in it, which is of the file `lock`. `None` if another
+/// process holds it for longer than `patience`.
+///
+/// # Errors
+/// If the directory or the file cannot be made or locked.
+pub(crate) fn locked(directory: &Path, patience: Duration) -> io::Result<Option<File>> {
+    let path = directory.join("lock");
+    let until = Instant::now() + patience;
+    loop {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let lock = match File::create(&path) {
+            Ok(lock) => lock,
+            // A process that has had it removes the directory meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if is_at(&lock, &path)? => return Ok(Some(lock)),
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                std::thread::sleep(PAUSE);
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Whether an open file is the one at a path.

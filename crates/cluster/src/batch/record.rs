@@ -4,19 +4,17 @@
 //! |---|---|
 //! | `record` | the tag that the job carries, and its id as soon as that is known |
 //! | `output` | what the job prints |
-//! | `template`, `script`, `status` | of PBS and LSF: the template, what was submitted, how it ended |
+//! | `template`, `script`, `status` | PBS and LSF: the template, the batch script, how it ended |
 //!
 //! The record is written with the tag before the job is submitted, and with the id afterwards. So
-//! whoever comes after a killed process asks the batch system for a job with this tag. The
+//! the next process after a killed one asks the batch system for a job with this tag. The
 //! submitting command holds the lock, too: nobody asks before it has ended.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::allocation::System;
@@ -25,7 +23,6 @@ use crate::place;
 
 /// How long a submission of another process is waited for.
 const PATIENCE: Duration = Duration::from_mins(1);
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is known of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,34 +79,12 @@ impl Folder {
     /// If another process holds it for too long, or it cannot be made.
     pub(super) fn take(store: &Path, cluster: &str) -> Result<Self> {
         let path = directory(store, cluster);
-        let file = path.join("lock");
-        let end = Instant::now() + PATIENCE;
-        loop {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&path)
-                .map_err(|error| cannot("make", &path, &error))?;
-            let lock = match File::create(&file) {
-                Ok(lock) => lock,
-                // Another process has just removed the directory.
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                Err(error) => return Err(cannot("make", &file, &error)),
-            };
-            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) if is_same(&lock, &file) => return Ok(Self { path, lock }),
-                // Removed meanwhile by the process that had it.
-                Ok(()) => {}
-                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => {
-                    std::thread::sleep(PAUSE);
-                }
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let fact = format!("another process submits or cancels the job of {cluster}");
-                    return Err(Error::new(fact).with_hint("try again when that has ended"));
-                }
-                Err(error) => return Err(cannot("lock", &file, &error.into())),
-            }
-        }
+        let lock = place::locked(&path, PATIENCE).map_err(|error| cannot("lock", &path, &error))?;
+        let lock = lock.ok_or_else(|| {
+            Error::new(format!("another process submits or cancels the job of {cluster}"))
+                .with_hint("try again when that has ended")
+        })?;
+        Ok(Self { path, lock })
     }
 
     /// Its path.
@@ -182,9 +157,4 @@ impl Folder {
         let _ = self.path.parent().map(fs::remove_dir);
         Ok(())
     }
-}
-
-fn is_same(lock: &File, path: &Path) -> bool {
-    let (Ok(held), Ok(found)) = (lock.metadata(), fs::metadata(path)) else { return false };
-    (held.dev(), held.ino()) == (found.dev(), found.ino())
 }
