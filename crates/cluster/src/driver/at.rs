@@ -32,7 +32,7 @@ pub(super) fn words(all: &[&str]) -> Vec<String> {
     all.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// What an object's label says of its cluster; `None` if there is no such object.
+/// What an object's label says of its cluster; `None` if it does not exist.
 fn cluster_of(kind: &str, name: &str, host: &dyn Host) -> Result<Option<String>> {
     let path = if kind == "network" { ".Labels" } else { ".Config.Labels" };
     let format = format!("{{{{index {path} {LABEL:?}}}}}");

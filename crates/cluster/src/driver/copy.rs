@@ -79,7 +79,7 @@ impl Copies<'_> {
     /// Unpacks an archive in a directory of a container.
     ///
     /// # Errors
-    /// If it cannot be read, or there is no such directory.
+    /// If it cannot be read, or the directory does not exist.
     pub fn archive_into(&self, archive: &mut (dyn Read + Send), to: Inside<'_>) -> Result<()> {
         let container = member::running(self.cluster, to.node, self.hosts)?;
         self.read(&container, to.path, archive)

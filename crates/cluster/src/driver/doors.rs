@@ -8,11 +8,11 @@ mod session;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::hosts::at_once;
+use super::hosts::{at_once, lock};
 use super::{Host, Hosts, Task};
 use crate::channel::{Event, Stream};
 use crate::door::{Request, VARIABLE};
@@ -28,10 +28,6 @@ use session::Session;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// So much of what a door says of errors is kept, in bytes.
 const WORDS: usize = 4096;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A node's container, and where it is.
 struct Target {

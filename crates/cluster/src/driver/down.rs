@@ -1,5 +1,6 @@
 //! The end of a cluster.
 
+use super::at::words;
 use super::hosts::{Host, Hosts, failed};
 use super::status;
 use crate::error::Result;
@@ -20,10 +21,10 @@ pub(super) fn down(cluster: &str, hosts: &Hosts) -> Result<usize> {
 /// Another host ends its part by itself, as it does if the driver is lost.
 fn down_there(cluster: &str, host: &dyn Host) -> Result<usize> {
     let count = status::on(cluster, host)?.len();
-    let words = with(&["cluster", "down", cluster], &[]);
-    let done = host.run(&words)?;
+    let down = words(&["cluster", "down", cluster]);
+    let done = host.run(&down)?;
     let what = || format!("cluster {cluster} on {} is not gone", host.name());
-    if done.is_good() { Ok(count) } else { Err(failed(what(), &words, &done)) }
+    if done.is_good() { Ok(count) } else { Err(failed(what(), &down, &done)) }
 }
 
 fn down_here(cluster: &str, host: &dyn Host) -> Result<usize> {
@@ -39,7 +40,7 @@ fn down_here(cluster: &str, host: &dyn Host) -> Result<usize> {
         }
     }
     let filter = format!("label={LABEL}={cluster}");
-    let list = with(&["network", "ls", "-q", "--no-trunc", "--filter", &filter], &[]);
+    let list = words(&["network", "ls", "-q", "--no-trunc", "--filter", &filter]);
     let done = host.run(&list)?;
     if !done.is_good() {
         return Err(failed("the cluster's network", &list, &done));
@@ -55,6 +56,6 @@ fn down_here(cluster: &str, host: &dyn Host) -> Result<usize> {
     Ok(names.len())
 }
 
-fn with(words: &[&str], more: &[String]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).chain(more.iter().cloned()).collect()
+fn with(first: &[&str], more: &[String]) -> Vec<String> {
+    [words(first), more.to_vec()].concat()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::channel::{Event, Running};
 use crate::error::{Error, Result};
@@ -192,6 +192,11 @@ pub(super) fn at_once<I: Send, T: Send>(
         let lost = || Err(Error::new("a thread of the driver has ended before its step"));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
     })
+}
+
+/// Takes a lock, whose value is whole also after a panic.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A command that has failed, with what it said.

@@ -9,12 +9,12 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use super::hosts::{Attach, Done, Host, Task};
+use super::hosts::{Attach, Done, Host, Task, lock};
 use super::relay::Signals;
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
@@ -225,10 +225,6 @@ struct LocalTask {
     events: Mutex<Receiver<Event>>,
     input: Mutex<Option<ChildStdin>>,
     child: Mutex<Option<Child>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LocalTask {

@@ -8,7 +8,6 @@ use super::doors::Doors;
 use super::relay::{Signals, relay};
 use super::{Attach, Container, Hosts, Setting, status};
 use crate::error::{Error, Result};
-use crate::plan::Act;
 use crate::spec::Spec;
 
 /// What a further command in a container gets.
@@ -44,7 +43,7 @@ impl Exec {
 /// Runs a further command in a container of a cluster. Returns its exit status.
 ///
 /// # Errors
-/// If there is no such container, or it does not run.
+/// If the container does not exist, or does not run.
 pub fn exec(
     cluster: &str,
     node: &str,
@@ -71,12 +70,9 @@ pub fn run_again(spec: &Spec, setting: &Setting, directory: &Path, attach: Attac
     let signals = Signals::take()?;
     let (hosts, sites) = super::reach_sites(setting, &spec.name, directory)?;
     let plan = crate::plan::plan(spec, &sites);
-    let found =
-        plan.phases.iter().flat_map(|phase| &phase.steps).find_map(|step| match &step.act {
-            Act::Run { container, words } => Some((container, words.clone())),
-            _ => None,
-        });
-    let (container, mut words) = found.ok_or_else(|| Error::new("there is nothing to run"))?;
+    let found = plan.run().ok_or_else(|| Error::new("there is nothing to run"))?;
+    let (_, container, words) = found;
+    let mut words = words.to_vec();
     let container = running(&plan.cluster, container, &hosts)?;
     let Attach { input, terminal } = attach;
     let streams = Exec { input, terminal, ..Exec::default() };

@@ -269,7 +269,7 @@ impl Cluster {
     /// # Errors
     /// If its command cannot be started, or its host is lost.
     pub fn run(&self, watcher: &dyn Watcher) -> Result<Option<u8>> {
-        let Some((host, words)) = self.plan.run() else { return Ok(None) };
+        let Some((host, _, words)) = self.plan.run() else { return Ok(None) };
         let doors = Doors::open(&self.plan, &self.hosts)?;
         let task = self.hosts.of(host)?.start(&doors.told(host, words), false)?;
         relay::relay(task, false, &|within| watcher.signal(within)).map(Some)

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::at::{At, is_own};
-use super::hosts::{Done, Host, Hosts, failed};
+use super::hosts::{Host, failed};
+use super::site_of;
 use crate::error::Result;
-use crate::plan::Plan;
 
 /// Has the network on a host. Returns whether it was made.
 pub(super) fn create(at: &At<'_>, create: &[String]) -> Result<bool> {
@@ -17,29 +17,22 @@ pub(super) fn create(at: &At<'_>, create: &[String]) -> Result<bool> {
 }
 
 /// Makes the network of each host one: collects each host's entry for the list, and gives the list
-/// to all of them. `list` gives the path of the list on a host.
-pub(super) fn join(plan: &Plan, hosts: &Hosts, list: &dyn Fn(&str) -> String) -> Result<()> {
-    let lists: Vec<(String, String)> =
-        hosts.all().map(|host| (host.name().to_owned(), list(host.name()))).collect();
-    let invite: Vec<String> =
-        ["network", "invite", &plan.cluster].iter().map(|word| (*word).to_owned()).collect();
-    let good = |what: &str, words: &[String], done: Done| {
-        if done.is_good() { Ok(done) } else { Err(failed(what, words, &done)) }
+/// to all of them.
+pub(super) fn join(at: &At<'_>) -> Result<()> {
+    let (cluster, sites) = (&at.plan.cluster, at.sites);
+    let run = |host: &dyn Host, words: &[&str]| {
+        let words = super::at::words(words);
+        let done = host.run(&words)?;
+        let what = || format!("the network on {}", host.name());
+        if done.is_good() { Ok(done) } else { Err(failed(what(), &words, &done)) }
     };
-    let entry = |host: &dyn Host| {
-        let done = host.run(&invite)?;
-        Ok(good(&format!("the network on {}", host.name()), &invite, done)?.out)
-    };
-    let entries: Result<Vec<Vec<u8>>> = hosts.each(entry).into_iter().collect();
+    let entry = |host: &dyn Host| Ok(run(host, &["network", "invite", cluster])?.out);
+    let entries: Result<Vec<Vec<u8>>> = at.hosts.each(entry).into_iter().collect();
     let text = entries?.concat();
     let join = |host: &dyn Host| {
-        let path = lists.iter().find(|(name, _)| name == host.name());
-        let path = path.map(|(_, path)| path.clone()).unwrap_or_default();
+        let path = site_of(sites, host).members();
         host.put(Path::new(&path), 0o600, &text)?;
-        let words = ["network", "join", &plan.cluster, "--member", &path];
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let done = host.run(&words)?;
-        good(&format!("the network on {}", host.name()), &words, done).map(drop)
+        run(host, &["network", "join", cluster, "--member", &path]).map(drop)
     };
-    hosts.each(join).into_iter().collect()
+    at.hosts.each(join).into_iter().collect()
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::at::{At, is_own, words};
 use super::hosts::{Done, Host, failed};
-use super::{INTERRUPTED, images, network, site_of};
+use super::{INTERRUPTED, images, network};
 use crate::error::{Error, Result};
 use crate::plan::{Act, ReadyBy, Step};
 use crate::spec::units;
@@ -26,13 +26,7 @@ pub(super) fn carry_out(at: &At<'_>, step: &Step) -> Result<bool> {
         Act::Image(name) if step.host.is_none() => images::pull(name, at),
         Act::Image(name) => images::give(name, at),
         Act::Network(words) => network::create(at, words),
-        Act::Join => {
-            let list = |name: &str| match at.hosts.of(Some(name)) {
-                Ok(host) => site_of(at.sites, host).members(),
-                Err(_) => site_of(at.sites, at.host).members(),
-            };
-            network::join(at.plan, at.hosts, &list).map(|()| false)
-        }
+        Act::Join => network::join(at).map(|()| false),
         Act::Known(words) => {
             let done = at.run(words)?;
             let what = || format!("the names on {}", at.host.name());

@@ -132,11 +132,13 @@ pub enum ReadyBy {
 }
 
 impl Plan {
-    /// The host and the command of the application; `None` if there is none.
-    pub fn run(&self) -> Option<(Option<&str>, &[String])> {
+    /// The host, the container and the command of the application; `None` if there is none.
+    pub fn run(&self) -> Option<(Option<&str>, &str, &[String])> {
         let mut steps = self.phases.iter().flat_map(|phase| &phase.steps);
         steps.find_map(|step| match &step.act {
-            Act::Run { words, .. } => Some((step.host.as_deref(), &words[..])),
+            Act::Run { container, words } => {
+                Some((step.host.as_deref(), &container[..], &words[..]))
+            }
             _ => None,
         })
     }

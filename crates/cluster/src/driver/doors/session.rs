@@ -6,8 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::{Door, lock};
+use super::Door;
 use crate::channel::{Event, Stream};
+use crate::driver::hosts::lock;
 use crate::driver::{Host, Task};
 use crate::wire::messages::Ended;
 use crate::wire::{Kind, PIECE, WINDOW};
