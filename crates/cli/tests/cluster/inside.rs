@@ -116,7 +116,7 @@ fn at_once(lab: &Lab<'_>) -> Outcome {
     Ok(())
 }
 
-/// A user of the container that is no other one of the host may connect, too.
+/// A user of the container that has the same id on the host may connect, too.
 fn users(lab: &Lab<'_>) -> Outcome {
     let script = r"
         $rsh -l bob node2 id -u; $rsh bob@node2 id -u; $rsh node2 id -u

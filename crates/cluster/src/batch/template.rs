@@ -7,10 +7,11 @@
 //! |---|---|
 //! | `submit` | submits `{{script}}`, and prints the id alone |
 //! | `find` | prints the id of the job that carries `{{job_name}}` or `{{tag}}`, or nothing |
-//! | `state` | prints lines `state WORD`, `reason TEXT`, `start TEXT`, `left SECONDS`, `hosts A B`, `status N` |
+//! | `state` | prints lines: `state WORD`, `reason TEXT`, `start TEXT`, `left SECONDS`, |
+//! | | `hosts A B`, `status N` |
 //! | `queued`, `running`, `ended` | the words of `state` |
 //! | `cancel` | cancels `{{id}}` |
-//! | `gone` | parts of messages that mean that there is no such job, with `|` between them |
+//! | `gone` | parts of messages that mean that the job does not exist, with `|` between them |
 //!
 //! Commands are lines of a shell. A `{{name}}` is replaced: in a comment, such as a directive, as
 //! it is; elsewhere quoted for a shell. A line of the script is left out if the file has no value

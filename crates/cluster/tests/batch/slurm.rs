@@ -206,7 +206,7 @@ fn a_killed_driver_submits_once(kit: &Kit) -> Outcome {
         assert_eq!(case.drive("down", &[name]).ok().line(), id(&next), "{name}");
         assert_eq!(queued(&case, name).len(), 0, "{name}");
     }
-    // Whoever ends it finds it, too.
+    // The command that ends it finds it, too.
     let file = case.spec("ended", SLURM);
     case.program("sbatch", "/usr/bin/sbatch \"$@\"; kill -9 $PPID");
     case.drive("submit", &[&file, &program]).expect(137);
