@@ -50,7 +50,7 @@ impl Cluster<'static> {
         let scratch = Scratch::new("slurm").expect("a directory");
         let place = scratch.dir("cluster", Some((user.uid, user.gid)), 0o755);
         let nodes = NODES.map(|name| (name.to_owned(), Ipv4Addr::LOCALHOST));
-        let mut cluster = Self::in_place(user, place.expect("a directory"), None, &nodes)?;
+        let mut cluster = Self::in_place(user, place.expect("a directory"), (None, None), &nodes)?;
         cluster.scratch = Some(scratch);
         Ok(cluster)
     }
@@ -63,15 +63,28 @@ impl<'h> Cluster<'h> {
     /// # Panics
     /// As [`Cluster::start`].
     pub fn start_on(user: &User, hosts: &'h Hosts, place: PathBuf) -> Result<Self, Skip> {
+        Self::start_with(user, hosts, place, None)
+    }
+
+    /// The same with the plugins of a directory in place of the installed ones.
+    ///
+    /// # Panics
+    /// As [`Cluster::start`].
+    pub fn start_with(
+        user: &User,
+        hosts: &'h Hosts,
+        place: PathBuf,
+        plugins: Option<&Path>,
+    ) -> Result<Self, Skip> {
         let node = |host| (format!("host{}", host + 1), hosts.address(host));
         let nodes: Vec<Node> = (0..hosts.count()).map(node).collect();
-        Self::in_place(user, place, Some(hosts), &nodes)
+        Self::in_place(user, place, (Some(hosts), plugins), &nodes)
     }
 
     fn in_place(
         user: &User,
         place: PathBuf,
-        hosts: Option<&'h Hosts>,
+        (hosts, plugins): (Option<&'h Hosts>, Option<&Path>),
         nodes: &[Node],
     ) -> Result<Self, Skip> {
         for program in ["munged", "slurmctld", "slurmd", "srun"] {
@@ -81,7 +94,9 @@ impl<'h> Cluster<'h> {
             return Err(Skip("libpmix-dev is not installed".to_owned()));
         }
         let owner = |path: &Path| std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid));
+        let plugins = plugins.map(|path| format!("PluginDir={}\n", path.display()));
         let written = configuration(&place, user, nodes).and_then(|text| {
+            let text = text + plugins.as_deref().unwrap_or_default();
             fs::write(place.join("slurm.conf"), text)?;
             let key: Vec<u8> = (0..=255).collect();
             fs::write(place.join("munge.key"), key)?;
