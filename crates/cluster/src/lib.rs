@@ -8,6 +8,7 @@
 //! | [`batch`] | jobs of Slurm, PBS and LSF |
 //! | [`door`] | commands from one node's container to another's |
 //! | [`driver`] | carries a plan out |
+//! | [`ranks`] | ranks of MPI that the host's launcher starts |
 //! | [`place`] | what a driver keeps of a cluster in the store, and its lock |
 //! | [`shell`] | words for a POSIX shell |
 //! | [`error`] | the error of this crate |
@@ -26,6 +27,7 @@ pub mod inside;
 pub mod launcher;
 pub mod place;
 pub mod plan;
+pub mod ranks;
 pub mod shell;
 pub mod spec;
 pub mod wire;

@@ -1,5 +1,6 @@
 //! Clusters.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Which cluster: its file, or its name.
@@ -180,6 +181,39 @@ pub(crate) struct ClusterDoorArgs {
     /// Path of the socket
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
+}
+
+/// `cluster rank`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterRankArgs {
+    /// Send a signal to the ranks of this host, and print how many they are
+    #[arg(long, value_name = "NUMBER", conflicts_with = "failures")]
+    pub signal: Option<i32>,
+    /// Print the ranks of this host that have failed, and forget them
+    #[arg(long)]
+    pub failures: bool,
+    /// Cluster
+    #[arg(value_name = "CLUSTER")]
+    pub cluster: String,
+    /// Name of the start that they belong to
+    #[arg(value_name = "LAUNCH")]
+    pub launch: String,
+    /// The command of Coracle that is the rank
+    #[arg(value_name = "WORDS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
+}
+
+/// `cluster mpi`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterMpiArgs {
+    /// The command that is looked at
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub command: Vec<String>,
 }
 
 /// `cluster meet`.

@@ -1,6 +1,7 @@
 //! `cluster explain`, `up`, `down`, `status`, and what runs in containers of clusters.
 
 pub(crate) mod members;
+pub(crate) mod ranks;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -99,12 +100,12 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
             return Err(interrupted.report(&error));
         }
     };
-    let ended = cluster.run(&shown).and_then(|status| {
-        let Some(status) = status else {
+    let ended = cluster.run(&shown).and_then(|ran| {
+        let Some(ran) = ran else {
             shown.say(&format!("cluster {name} is up; ctrl-C ends it"));
             return wait(name, &cluster.hosts, &interrupted);
         };
-        Ok(status)
+        Ok(ranks::status(ran))
     });
     match (ended, cluster.end(&setting)) {
         (Ok(status), gone) => gone.map(|()| Exit(status)).map_err(Into::into),

@@ -568,6 +568,20 @@ coracle cluster cp job node1:/job/out node2:/job/in"
         "Pass on what node containers ask for to the driver at standard input and output"
     ),
     command!(
+        "cluster rank",
+        Internal,
+        cluster::ClusterRankArgs,
+        commands::cluster::ranks::rank,
+        "Run a rank of a cluster, as its launcher asks for it"
+    ),
+    command!(
+        "cluster mpi",
+        Internal,
+        cluster::ClusterMpiArgs,
+        commands::cluster::ranks::mpi,
+        "Print which MPI a program was linked with"
+    ),
+    command!(
         "cluster meet",
         Hidden,
         cluster::ClusterMeetArgs,

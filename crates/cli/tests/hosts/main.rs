@@ -6,6 +6,7 @@
 //! so no case passes because the hosts share a kernel.
 
 mod lab;
+mod ranks;
 mod slurm;
 mod ssh;
 
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     // They share the hosts.
     suite.threads(1);
-    for (name, case) in ssh::CASES.iter().chain(slurm::CASES) {
+    for (name, case) in ssh::CASES.iter().chain(slurm::CASES).chain(ranks::CASES) {
         suite.case((*name).to_owned(), || {
             let lab = lab()?;
             lab.begin();

@@ -64,6 +64,18 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// As [`Host::run`]; a remote host tells by an event that the command was not started.
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>>;
+    /// The same for another program of the host, with its words.
+    ///
+    /// # Errors
+    /// As [`Host::start`].
+    fn launch(&self, words: &[String], input: bool) -> Result<Box<dyn Task>>;
+    /// The program of Coracle there, and the words of its options that stand before a command.
+    ///
+    /// # Errors
+    /// If they are no text.
+    fn program(&self) -> Result<Vec<String>>;
+    /// The name that the host has for itself.
+    fn node_name(&self) -> String;
 }
 
 /// What a command gets of the caller's streams besides those that it writes.

@@ -7,7 +7,7 @@ use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 
 /// The digest of an image's configuration; `None` if it is not there.
-fn id(name: &str, host: &dyn Host) -> Result<Option<String>> {
+pub(super) fn id(name: &str, host: &dyn Host) -> Result<Option<String>> {
     let done = host.run(&words(&["image", "inspect", "--format", "{{.Id}}", name]))?;
     Ok(done.is_good().then(|| done.text()))
 }

@@ -44,6 +44,27 @@ impl Local {
         sys::child::unblocked(&mut command);
         Ok(command)
     }
+
+    /// Starts a command whose streams the caller moves.
+    fn begin(mut command: Command, words: &[String], input: bool) -> Result<Box<dyn Task>> {
+        command.stdin(if input { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| not_started(words, &error))?;
+        let (sender, events) = sync_channel(PIECES);
+        let input = child.stdin.take();
+        let end = Arc::new(end_of(&child)?);
+        if let Some(stream) = child.stdout.take() {
+            read(stream, Stream::Output, sender.clone(), Arc::clone(&end));
+        }
+        if let Some(stream) = child.stderr.take() {
+            read(stream, Stream::Errors, sender, end);
+        }
+        Ok(Box::new(LocalTask {
+            events: Mutex::new(events),
+            input: Mutex::new(input),
+            child: Mutex::new(Some(child)),
+        }))
+    }
 }
 
 /// A descriptor that is ready when a child has ended.
@@ -150,24 +171,31 @@ impl Host for Local {
 
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
         let mut command = self.command(words)?;
-        command.stdin(if input { Stdio::piped() } else { Stdio::null() });
         // A signal of the terminal is passed on by the caller, once.
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().map_err(|error| not_started(words, &error))?;
-        let (sender, events) = sync_channel(PIECES);
-        let input = child.stdin.take();
-        let end = Arc::new(end_of(&child)?);
-        if let Some(stream) = child.stdout.take() {
-            read(stream, Stream::Output, sender.clone(), Arc::clone(&end));
-        }
-        if let Some(stream) = child.stderr.take() {
-            read(stream, Stream::Errors, sender, end);
-        }
-        Ok(Box::new(LocalTask {
-            events: Mutex::new(events),
-            input: Mutex::new(input),
-            child: Mutex::new(Some(child)),
-        }))
+        command.process_group(0);
+        Self::begin(command, words, input)
+    }
+
+    fn launch(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
+        let (program, rest) =
+            words.split_first().ok_or_else(|| Error::new("there is no program to start"))?;
+        let mut command = Command::new(program);
+        command.args(rest);
+        // What a killed driver has started is not to go on without it.
+        sys::child::apart(&mut command, Some(rustix::process::Signal::TERM));
+        Self::begin(command, words, input)
+    }
+
+    fn program(&self) -> Result<Vec<String>> {
+        let text = |word: &OsString| {
+            let text = word.to_str().map(str::to_owned);
+            text.ok_or_else(|| Error::new(format!("{} is not UTF-8", word.display())))
+        };
+        self.program.iter().map(text).collect()
+    }
+
+    fn node_name(&self) -> String {
+        rustix::system::uname().nodename().to_string_lossy().into_owned()
     }
 }
 

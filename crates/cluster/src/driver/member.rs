@@ -6,7 +6,7 @@ use containers::config::nearest::nearest;
 
 use super::doors::Doors;
 use super::relay::{Signals, relay};
-use super::{Attach, Container, Hosts, Setting, status};
+use super::{Attach, Container, Hosts, Ran, Setting, ranks, status};
 use crate::error::{Error, Result};
 use crate::spec::Spec;
 
@@ -60,16 +60,22 @@ pub fn exec(
 }
 
 /// Runs the application of a file in a cluster that is up, with these streams and a way from its
-/// node to the others. `directory` is where relative paths of the file start, absolute. Returns its
-/// exit status.
+/// node to the others. `directory` is where relative paths of the file start, absolute. Returns how
+/// it has ended.
 ///
 /// # Errors
 /// If the container of its node does not run, or a host is not reached.
-pub fn run_again(spec: &Spec, setting: &Setting, directory: &Path, attach: Attach) -> Result<u8> {
+pub fn run_again(spec: &Spec, setting: &Setting, directory: &Path, attach: Attach) -> Result<Ran> {
     // Before there are other threads, which would take them.
     let signals = Signals::take()?;
     let (hosts, sites) = super::reach_sites(setting, &spec.name, directory)?;
     let plan = crate::plan::plan(spec, &sites);
+    if let Some(ranks) = plan.ranks() {
+        // An error where its nodes are not up.
+        members(&plan.cluster, &hosts)?;
+        let signal = |within| signals.wait(within);
+        return ranks::run(&plan, ranks, &hosts, (attach.input, &signal));
+    }
     let found = plan.run().ok_or_else(|| Error::new("there is nothing to run"))?;
     let (_, container, words) = found;
     let mut words = words.to_vec();
@@ -79,14 +85,16 @@ pub fn run_again(spec: &Spec, setting: &Setting, directory: &Path, attach: Attac
     words.splice(..1, streams.words());
     let doors = Doors::open(&plan, &hosts)?;
     if hosts.is_local() {
-        return hosts.driver().run_attached(&doors.told(None, &words), attach);
+        let status = hosts.driver().run_attached(&doors.told(None, &words), attach)?;
+        return Ok(Ran::from(status));
     }
     let host = Some(&*container.host);
     let words = doors.told(host, &words);
     if terminal {
-        return hosts.of(host)?.run_attached(&words, attach);
+        return hosts.of(host)?.run_attached(&words, attach).map(Ran::from);
     }
-    relay(hosts.of(host)?.start(&words, input)?, input, &|within| signals.wait(within))
+    let task = hosts.of(host)?.start(&words, input)?;
+    relay(task, input, &|within| signals.wait(within)).map(Ran::from)
 }
 
 /// The name of a container without that of its cluster: `node2`, `db-1`.

@@ -14,6 +14,7 @@ mod local;
 mod logs;
 mod member;
 mod network;
+mod ranks;
 mod reach;
 mod relay;
 mod remote;
@@ -48,6 +49,21 @@ pub trait Watcher: Sync {
     /// Whether the start is given up. Asked some times a second.
     fn is_stopped(&self) -> bool {
         false
+    }
+}
+
+/// How an application has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// Its exit status, 128+n for signal n. Of several ranks that of the first that has failed.
+    pub status: u8,
+    /// Which of them that was.
+    pub note: Option<String>,
+}
+
+impl From<u8> for Ran {
+    fn from(status: u8) -> Self {
+        Self { status, note: None }
     }
 }
 
@@ -151,7 +167,7 @@ pub fn start(
     }
     let mut is_new = false;
     for phase in &plan.phases {
-        if matches!(phase.steps[..], [Step { act: Act::Run { .. }, .. }]) {
+        if matches!(phase.steps[..], [Step { act: Act::Run { .. } | Act::Ranks(_), .. }]) {
             break;
         }
         if watcher.is_stopped() {
@@ -263,15 +279,19 @@ impl Cluster {
         place.remove()
     }
 
-    /// Runs the application to its end, with a way from its node to the others. Returns its exit
-    /// status; `None` if there is none.
+    /// Runs the application to its end, with a way from its node to the others. Returns how it has
+    /// ended; `None` if there is none.
     ///
     /// # Errors
     /// If its command cannot be started, or its host is lost.
-    pub fn run(&self, watcher: &dyn Watcher) -> Result<Option<u8>> {
+    pub fn run(&self, watcher: &dyn Watcher) -> Result<Option<Ran>> {
+        let signal = |within| watcher.signal(within);
+        if let Some(ranks) = self.plan.ranks() {
+            return ranks::run(&self.plan, ranks, &self.hosts, (false, &signal)).map(Some);
+        }
         let Some((host, _, words)) = self.plan.run() else { return Ok(None) };
         let doors = Doors::open(&self.plan, &self.hosts)?;
         let task = self.hosts.of(host)?.start(&doors.told(host, words), false)?;
-        relay::relay(task, false, &|within| watcher.signal(within)).map(Some)
+        relay::relay(task, false, &signal).map(|status| Some(Ran::from(status)))
     }
 }

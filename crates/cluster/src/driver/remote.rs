@@ -111,6 +111,20 @@ impl Host for Remote {
         Ok(Box::new(self.channel().start(&start)?))
     }
 
+    fn launch(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
+        let start = Start::new(words.to_vec());
+        let start = if input { start.with_input() } else { start };
+        Ok(Box::new(self.channel().start(&start)?))
+    }
+
+    fn program(&self) -> Result<Vec<String>> {
+        Ok(self.words(&self.facts().executable.display().to_string(), &[]))
+    }
+
+    fn node_name(&self) -> String {
+        self.facts().host.clone()
+    }
+
     fn put(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
         Ok(self.channel().put(path, mode, &mut &*bytes)?)
     }

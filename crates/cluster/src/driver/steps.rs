@@ -22,7 +22,7 @@ const LAST_WORDS: &str = "5";
 pub(super) fn carry_out(at: &At<'_>, step: &Step) -> Result<bool> {
     match &step.act {
         Act::Told(text) => Err(Error::new(format!("this cannot be done yet: {text}"))),
-        Act::Reach(_) | Act::Run { .. } => Ok(false),
+        Act::Reach(_) | Act::Ranks(_) | Act::Run { .. } => Ok(false),
         Act::Image(name) if step.host.is_none() => images::pull(name, at),
         Act::Image(name) => images::give(name, at),
         Act::Network(words) => network::create(at, words),

@@ -39,6 +39,7 @@ impl fmt::Display for Step {
             | Act::Run { words, .. } => {
                 write!(f, "coracle {}", join(words))
             }
+            Act::Ranks(ranks) => f.write_str(&ranks.explained()),
             Act::Ready { container, by, within } => match by {
                 ReadyBy::Running => write!(f, "{container} runs"),
                 ReadyBy::Trying(words) => write!(f, "coracle {}", join(words)),

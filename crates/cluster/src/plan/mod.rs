@@ -5,6 +5,7 @@
 //! Coracle on a node wherever that is possible, so that what is printed can be typed.
 
 mod explain;
+mod ranks;
 pub(crate) mod sbatch;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::shell::{join, quote};
-use crate::spec::{Image, Kind, Network, Ready, Service, Spec, SshHost, units};
+use crate::spec::{Image, Kind, Launch, Network, Ready, Service, Spec, SshHost, units};
 
 /// The label of every container and network of a cluster, with the cluster's name.
 pub const LABEL: &str = "coracle.cluster";
@@ -111,6 +112,8 @@ pub enum Act {
     },
     /// Waits, by this command, until other hosts know containers.
     Known(Vec<String>),
+    /// Runs the application to its end as ranks that the host's launcher starts.
+    Ranks(Ranks),
     /// Runs the application to its end.
     Run {
         /// The container.
@@ -118,6 +121,32 @@ pub enum Act {
         /// The command.
         words: Vec<String>,
     },
+}
+
+/// An application whose processes are started by `srun` or `mpiexec`, each as a run of the image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ranks {
+    /// The hosts, in the order of the nodes.
+    pub hosts: Vec<Slots>,
+    /// Options of `run`.
+    pub options: Vec<String>,
+    /// The image.
+    pub image: String,
+    /// The command in the container.
+    pub command: Vec<String>,
+    /// The hosts are those of an allocation of Slurm.
+    pub by_srun: bool,
+}
+
+/// A host of ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slots {
+    /// The host, as in [`Step`].
+    pub host: Option<String>,
+    /// The address by which other hosts reach it, if it is known.
+    pub address: Option<Ipv4Addr>,
+    /// How many ranks it has.
+    pub slots: u32,
 }
 
 /// How it is found out that a container is ready.
@@ -132,6 +161,14 @@ pub enum ReadyBy {
 }
 
 impl Plan {
+    /// The application, if the host's launcher starts it.
+    pub fn ranks(&self) -> Option<&Ranks> {
+        self.phases.iter().flat_map(|phase| &phase.steps).find_map(|step| match &step.act {
+            Act::Ranks(ranks) => Some(ranks),
+            _ => None,
+        })
+    }
+
     /// The host, the container and the command of the application; `None` if there is none.
     pub fn run(&self) -> Option<(Option<&str>, &str, &[String])> {
         let mut steps = self.phases.iter().flat_map(|phase| &phase.steps);
@@ -254,14 +291,16 @@ pub fn service_container(spec: &Spec, service: &Service, number: u32) -> String 
 
 /// The lines of the host file of MPI: every node, with its slots.
 pub fn host_file(spec: &Spec, sites: &[Site]) -> String {
-    let own = spec.run.as_ref().and_then(|run| run.slots);
-    let line = |number: u32| {
-        let site = site(sites, number);
-        let sharing = (1..=spec.nodes).filter(|&other| self::site(sites, other) == site).count();
-        let share = site.processors / u32::try_from(sharing).unwrap_or(1).max(1);
-        format!("node{number} slots={}\n", own.unwrap_or(share.max(1)))
-    };
+    let line = |number: u32| format!("node{number} slots={}\n", slots(spec, sites, number));
     (1..=spec.nodes).map(line).collect()
+}
+
+/// How many processes a node takes: what the file says, else its share of its host's processors.
+fn slots(spec: &Spec, sites: &[Site], number: u32) -> u32 {
+    let site = site(sites, number);
+    let sharing = (1..=spec.nodes).filter(|&other| self::site(sites, other) == site).count();
+    let share = site.processors / u32::try_from(sharing).unwrap_or(1).max(1);
+    spec.run.as_ref().and_then(|run| run.slots).unwrap_or(share.max(1))
 }
 
 /// Where the node or replica of this number is; they count from 1.
@@ -656,6 +695,9 @@ fn launch_variables(spec: &Spec) -> Vec<String> {
 
 fn run(spec: &Spec, sites: &[Site]) -> Vec<Step> {
     let Some(run) = &spec.run else { return Vec::new() };
+    if run.launch == Launch::Ranks {
+        return vec![ranks::step(spec, run, sites)];
+    }
     let container = node_container(spec, &run.on);
     let mut words = vec!["exec".to_owned()];
     words.extend(launch_variables(spec));

@@ -46,6 +46,40 @@ fn comd() {
     insta::assert_snapshot!(explained("comd.toml"));
 }
 
+/// The last line: what starts the ranks.
+fn ranks_of(backend: &str) -> String {
+    let text = format!(
+        "name = \"ring\"\nimage = \"lab/mpi:1\"\nnodes = 3\nenv = {{ A = \"b c\" }}\n\
+         volume = [\"./in:/in\"]\n{backend}\n[run]\nlaunch = \"ranks\"\nslots = 4\n\
+         directory = \"/job\"\ncommand = [\"./ring\", \"-n\", \"3\"]\n"
+    );
+    let spec = crate::spec::parse(Path::new("ring.toml"), &text).unwrap();
+    let text = plan(&spec, &unknown_sites(&spec, "/lab")).to_string();
+    assert!(!text.contains("network create") && !text.contains("exec "), "{text}");
+    text.lines().last().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn ranks() {
+    let run = "coracle run --rm --pull never --label coracle.cluster=ring --network host \
+               -e 'A=b c' -v /lab/./in:/in --workdir /job --entrypoint ./ring lab/mpi:1 -n 3";
+    let srun = "srun --overlap --quiet --kill-on-bad-exit=1 --input=0 --chdir=/ --mpi=pmix \
+                --nodes=3 --ntasks=12 --ntasks-per-node=4";
+    assert_eq!(
+        ranks_of("backend = { kind = \"slurm\" }"),
+        format!("  {srun} {run}    # --mpi=pmi2 where the image has MPICH")
+    );
+    assert_eq!(
+        ranks_of("backend = { kind = \"ssh\", hosts = [\"a\", \"b\", \"c\"] }"),
+        format!("  mpiexec --hostfile $CLUSTER/ranks.hosts -n 12 {run}    # of the image's MPI")
+    );
+    // The batch system gives as many tasks as there are ranks.
+    let text = "name = \"ring\"\nimage = \"a\"\nnodes = 2\nbackend = { kind = \"slurm\" }\n\
+                [run]\nlaunch = \"ranks\"\nslots = 4\ncommand = [\"x\"]\n";
+    let spec = crate::spec::parse(Path::new("ring.toml"), text).unwrap();
+    assert!(sbatch::words(&spec, &[]).contains(&"--ntasks-per-node=4".to_owned()));
+}
+
 #[test]
 fn replicas_are_on_hosts_of_their_zones() {
     let text = "name = \"lab\"\nimage = \"a\"\nbackend = [{ kind = \"ssh\", hosts = [\"n\", \

@@ -174,6 +174,11 @@ fn run(top: &Table<'_>, spec: &Spec) -> Result<()> {
         let fact = "ranks run on all nodes";
         return Err(value.wrong(fact, "leave on out, or write launch = \"inside\""));
     }
+    if run.launch == Launch::Ranks && spec.network != Some(Network::Host) {
+        let fact = "ranks cannot reach the host's launcher from a network of their own";
+        let hint = "leave network out, write network = \"host\", or launch = \"inside\"";
+        return Err(wrong(top, top.get("network"), fact, hint));
+    }
     Ok(())
 }
 
@@ -227,9 +232,6 @@ pub(super) fn is_carried_out(top: &Table<'_>, spec: &Spec) -> Result<()> {
     }
     let Some(run) = &spec.run else { return Ok(()) };
     let at = |key: &str| top.table("run", super::RUN).ok()??.get(key);
-    if run.launch == Launch::Ranks {
-        return not_yet(at("launch"), "launch = \"ranks\"");
-    }
     if run.time.is_some() {
         return not_yet(at("time"), "time");
     }

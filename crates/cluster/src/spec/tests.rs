@@ -80,6 +80,12 @@ fn mistakes() {
             "lab.toml:4",
             "inside",
         ),
+        (
+            nodes("network = \"names\"\nrun = { command = [\"x\"], launch = \"ranks\" }"),
+            "ranks cannot reach the host's launcher",
+            "lab.toml:4",
+            "host",
+        ),
         (nodes("run = { command = [\"x\"], time = 30 }"), "not a time", "lab.toml:4", "unit"),
         (nodes("backend = { kind = \"slrum\" }"), "no \"slrum\"", "lab.toml:4", "slurm"),
         (nodes("backend = { kind = \"ssh\" }"), "no key \"hosts\"", "lab.toml:4", "hosts"),

@@ -34,7 +34,8 @@ pub(crate) fn run(context: &Context, args: &ClusterRunArgs) -> Result<Exit, Repo
     spec.run = Some(wanted(context, args, &spec)?);
     let directory = context.session()?.absolute(spec.directory())?;
     let attach = Attach { input: true, terminal: context.on_terminal() && !args.no_tty };
-    Ok(Exit(driver::run_again(&spec, &setting(context)?, &directory, attach)?))
+    let ran = driver::run_again(&spec, &setting(context)?, &directory, attach)?;
+    Ok(Exit(super::ranks::status(ran)))
 }
 
 /// `[run]` of the file, with what the options say.
