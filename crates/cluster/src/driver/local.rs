@@ -46,13 +46,13 @@ impl Local {
     }
 
     /// Starts a command whose streams the caller moves.
-    fn begin(mut command: Command, words: &[String], input: bool) -> Result<Box<dyn Task>> {
+    fn begin(mut command: Command, input: bool) -> std::io::Result<Box<dyn Task>> {
         command.stdin(if input { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| not_started(words, &error))?;
+        let mut child = command.spawn()?;
         let (sender, events) = sync_channel(PIECES);
         let input = child.stdin.take();
-        let end = Arc::new(end_of(&child)?);
+        let end = Arc::new(pidfd(&child)?);
         if let Some(stream) = child.stdout.take() {
             read(stream, Stream::Output, sender.clone(), Arc::clone(&end));
         }
@@ -69,9 +69,12 @@ impl Local {
 
 /// A descriptor that is ready when a child has ended.
 fn end_of(child: &Child) -> Result<OwnedFd> {
+    pidfd(child).map_err(|error| cannot_wait(&error))
+}
+
+fn pidfd(child: &Child) -> std::io::Result<OwnedFd> {
     let pid = Pid::from_child(child);
-    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
-        .map_err(|error| cannot_wait(&error.into()))
+    Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
 }
 
 /// Waits a while for a child's end.
@@ -173,7 +176,7 @@ impl Host for Local {
         let mut command = self.command(words)?;
         // A signal of the terminal is passed on by the caller, once.
         command.process_group(0);
-        Self::begin(command, words, input)
+        Self::begin(command, input).map_err(|error| not_started(words, &error))
     }
 
     fn launch(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
@@ -183,7 +186,8 @@ impl Host for Local {
         command.args(rest);
         // What a killed driver has started is not to go on without it.
         sys::child::apart(&mut command, Some(rustix::process::Signal::TERM));
-        Self::begin(command, words, input)
+        let failed = |error| Error::new(format!("cannot start {program}: {error}"));
+        Self::begin(command, input).map_err(failed)
     }
 
     fn program(&self) -> Result<Vec<String>> {

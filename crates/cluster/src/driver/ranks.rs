@@ -28,6 +28,7 @@ const VERSIONS: &str = "\
     \"$path\" --version < /dev/null 2>&1 | head -n 15; done";
 /// An answer of a launcher is not longer, in bytes.
 const SAYS: usize = 64 << 10;
+
 /// One start of ranks.
 struct Launch<'a> {
     plan: &'a Plan,

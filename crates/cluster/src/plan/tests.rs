@@ -55,7 +55,8 @@ fn ranks_of(backend: &str) -> String {
     );
     let spec = crate::spec::parse(Path::new("ring.toml"), &text).unwrap();
     let text = plan(&spec, &unknown_sites(&spec, "/lab")).to_string();
-    assert!(!text.contains("network create") && !text.contains("exec "), "{text}");
+    assert!(!text.contains("network create"), "{text}");
+    assert!(!text.contains("coracle exec"), "{text}");
     text.lines().last().unwrap_or_default().to_owned()
 }
 

@@ -8,8 +8,9 @@
 //! A launcher of the other kind would start each rank as a job of its own, or let it wait for ever;
 //! so it is refused. Where the image's MPI is not known, `PMIx` is taken if it is there.
 //!
-//! Releases of `PMIx` from 2.1 on understand each other (pmix.org, "How does PMIx work with
-//! containers?"), but not those before: so is a first release against a later one refused.
+//! Releases of `PMIx` from 2.1 on understand each other, as its makers say
+//! (<https://pmix.org/support/faq/how-does-pmix-work-with-containers/>), but not those before: a
+//! first release against a later one is refused.
 
 use super::image::Found;
 use super::{Family, Protocol};

@@ -48,14 +48,11 @@ pub fn look(words: &[String], path: &str) -> Found {
     let program = words.first().and_then(|word| find(word, path));
     let needed = program.and_then(|program| libraries.needed_by(&program));
     let linked = needed.as_ref().and_then(|needed| libraries.family(needed));
-    let all = || libraries.files.keys().cloned().collect::<BTreeSet<String>>();
-    match (linked, needed) {
-        (Some(family), Some(needed)) => libraries.found(Some(family), true, &needed),
-        _ => {
-            let all = all();
-            libraries.found(libraries.family(&all), false, &all)
-        }
+    if let (Some(family), Some(needed)) = (linked, needed) {
+        return libraries.found(Some(family), true, &needed);
     }
+    let all: BTreeSet<String> = libraries.files.keys().cloned().collect();
+    libraries.found(libraries.family(&all), false, &all)
 }
 
 /// A program as a shell finds it.
@@ -186,7 +183,8 @@ impl Libraries {
 
     /// The name that a file has at the end of links: with its version.
     fn real_name(&self, name: &str) -> Option<String> {
-        let file = fs::canonicalize(self.files.get(name)?).ok()?;
+        let file = self.files.get(name)?;
+        let file = fs::canonicalize(file).unwrap_or_else(|_| file.clone());
         Some(file.file_name()?.to_string_lossy().into_owned())
     }
 }

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, test_kill_process};
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
 use crate::error::{Error, Result};
@@ -29,6 +29,8 @@ const ENDING: [i32; 4] = [1, 2, 3, 15];
 /// SIGUSR1, SIGUSR2, SIGCONT: they are for the program alone.
 const OTHERS: [i32; 3] = [10, 12, 18];
 const CHILD: i32 = 17;
+/// How often is looked whether a rank has ended, where SIGCHLD tells that, which could get lost.
+const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// The variables with the number of a rank: `PMIx`, PMI, Slurm.
 const NUMBERS: [&str; 3] = ["PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 /// The end of the name of the file that says how a rank has ended.
@@ -99,9 +101,13 @@ impl Ranks {
             let _ = child.wait();
             return Err(Error::new(format!("cannot write {}: {error}", path.display())));
         }
+        // From Linux 5.3 on; before, SIGCHLD tells.
+        let end = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
         let mut is_ended_by_launcher = false;
         let status = loop {
-            let _ = poll(&mut [PollFd::new(&signals, PollFlags::IN)], None);
+            let mut ready = vec![PollFd::new(&signals, PollFlags::IN)];
+            ready.extend(end.iter().map(|end| PollFd::new(end, PollFlags::IN)));
+            let _ = poll(&mut ready, end.is_none().then_some(&LOOK));
             while let Ok(Some(signal)) = signals.next() {
                 is_ended_by_launcher |= ENDING.contains(&signal.number);
             }

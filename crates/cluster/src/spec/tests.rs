@@ -49,6 +49,26 @@ fn an_error_shows_its_place() {
 }
 
 #[test]
+fn ranks_have_the_network_of_the_hosts() {
+    let file = |network: &str| {
+        format!(
+            "name = \"lab\"\nimage = \"a\"\n{network}\n[run]\nlaunch = \"ranks\"\n\
+             command = [\"x\"]\n"
+        )
+    };
+    for network in ["", "network = \"host\""] {
+        let spec = parse(Path::new("lab.toml"), &file(network)).unwrap();
+        assert_eq!(spec.network, Some(Network::Host));
+    }
+    for network in ["network = \"names\"", "network = \"overlay\""] {
+        let error = parse(Path::new("lab.toml"), &file(network)).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("ranks cannot reach") && text.contains("lab.toml:3"), "{text}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("inside")), "{error:?}");
+    }
+}
+
+#[test]
 fn mistakes() {
     const NODES: &str = "name = \"lab\"\nimage = \"a\"\nnodes = 2\n";
     const DB: &str = "name = \"lab\"\n[service.db]\nimage = \"a\"\n";
@@ -79,12 +99,6 @@ fn mistakes() {
             "ranks run on all nodes",
             "lab.toml:4",
             "inside",
-        ),
-        (
-            nodes("network = \"names\"\nrun = { command = [\"x\"], launch = \"ranks\" }"),
-            "ranks cannot reach the host's launcher",
-            "lab.toml:4",
-            "host",
         ),
         (nodes("run = { command = [\"x\"], time = 30 }"), "not a time", "lab.toml:4", "unit"),
         (nodes("backend = { kind = \"slrum\" }"), "no \"slrum\"", "lab.toml:4", "slurm"),

@@ -18,7 +18,7 @@ use crate::terminal::note;
 pub(crate) fn rank(context: &Context, args: &ClusterRankArgs) -> Result<Exit, Report> {
     let ranks = Ranks::of(context.session()?.store_path()?, &args.cluster, &args.launch)?;
     if let Some(number) = args.signal {
-        output::line(&ranks.signal(number).to_string())?;
+        output::line(ranks.signal(number).to_string())?;
         return Ok(Exit::OK);
     }
     if args.failures {
