@@ -33,13 +33,13 @@ fn archive(lab: &Lab) -> Result<PathBuf, Skip> {
         need_program(program)?;
     }
     let tree = lab.shared.join("ranks");
-    let made = lab.shared.join("ranks.tar");
-    if !made.exists() {
+    let file = lab.shared.join("ranks.tar");
+    if !file.exists() {
         let mut make = Command::new("sh");
         make.args(["-c", include_str!("guests/tree.sh"), "tree.sh"]).arg(&tree).arg(SOURCE);
         run_with(&mut make, Input::Null, LIMIT).ok();
     }
-    Ok(made)
+    Ok(file)
 }
 
 /// Has the image in the store of a command.
