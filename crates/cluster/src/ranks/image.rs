@@ -2,8 +2,8 @@
 //!
 //! The names of the libraries that a program needs (`DT_NEEDED`), and that these need, say which
 //! MPI it was linked with. Of a script, or of a program that loads MPI later (Python), there is
-//! nothing to read; then all MPI libraries of the image count, which is an answer if they are of one
-//! family.
+//! nothing to read; then all MPI libraries of the image count, which is an answer if they are of
+//! one family.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

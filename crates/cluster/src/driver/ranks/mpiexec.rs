@@ -79,7 +79,8 @@ impl Launch<'_> {
         Ok((host.launch(&words, self.input)?, doors))
     }
 
-    /// A door to the other hosts, the variables by which it is used, and the options with the hosts.
+    /// A door to the other hosts, the variables by which it is used, and the options with their
+    /// names.
     fn other_hosts(&self, family: Family) -> Result<(Doors, Vec<String>, Vec<String>)> {
         let (node, host) = self.first()?;
         let kept = node.doors.strip_suffix("/door").unwrap_or(&node.doors);
