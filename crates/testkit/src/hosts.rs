@@ -1,5 +1,5 @@
 //! Simulates several hosts that are joined by a network: each has its own network, name, process
-//! ids, shared memory, `/tmp` and `/run`, and nothing but its link leads to the others.
+//! ids, shared memory, terminals, `/tmp` and `/run`, and nothing but its link leads to the others.
 //!
 //! `unshare` makes the namespaces. One more network namespace is the wire: a bridge, to which each
 //! host's `eth0` is connected, with addresses 10.99.0.1, 10.99.0.2 and so on. Links can be cut and
@@ -62,6 +62,7 @@ done
 umount --recursive /mnt
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t tmpfs -o mode=755 tmpfs /run
+mount -t devpts -o newinstance,gid=5,mode=620,ptmxmode=666 devpts /dev/pts
 ip link set lo up
 echo ready
 exec sleep infinity

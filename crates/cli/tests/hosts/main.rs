@@ -8,6 +8,7 @@
 mod lab;
 mod slurm;
 mod ssh;
+mod terminals;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -41,7 +42,9 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     // They share the hosts.
     suite.threads(1);
-    for (name, case) in ssh::CASES.iter().chain(slurm::CASES) {
+    for (name, case) in
+        ssh::CASES.iter().chain(variables::CASES).chain(terminals::CASES).chain(slurm::CASES)
+    {
         suite.case((*name).to_owned(), || {
             let lab = lab()?;
             lab.begin();

@@ -5,6 +5,7 @@ use testkit::skip::Outcome;
 use testkit::slurm::Cluster;
 
 use crate::lab::{Case, IMAGE, LIMIT, Lab};
+use crate::terminals;
 
 pub(crate) const CASES: &[(&str, Case)] = &[("slurm::run", run)];
 
@@ -41,5 +42,29 @@ fn run(lab: &Lab) -> Outcome {
         done.out().contains("node1 slots=2\nnode2 slots=2\nnode3 slots=2\nnode1\n"),
         "{done:?}"
     );
+    terminal(lab, &cluster);
     Ok(())
+}
+
+/// A command with a terminal in a node of an allocation, from the allocation's first host.
+fn terminal(lab: &Lab, cluster: &Cluster<'_>) {
+    let text = format!(
+        "name = \"tty\"\nimage = {IMAGE:?}\nnodes = 2\nbackend = [{{ kind = \"slurm\" }}]\n"
+    );
+    let file = lab.file("tty.toml", &text);
+    let (person, log) = (&lab.site, lab.shared.join("slurm/up.log"));
+    let script = format!(
+        "coracle={program}; $coracle cluster up -f {file} < /dev/null > {log} 2>&1 & \
+         until grep -q 'tty is up' {log}; do sleep 0.2; done; \
+         $coracle cluster exec -it tty node2 sh -c {talk}; echo status $?; stty -a; \
+         $coracle cluster down tty; wait; echo all over",
+        program = person.program.display(),
+        log = log.display(),
+        talk = terminals::quote(terminals::TALK),
+    );
+    let mut job = cluster.command(&person.user, "salloc", &person.home);
+    job.args(["--quiet", "--nodes=2", "--", "sh", "-c", &script]);
+    let mut terminal = terminals::spawn(&lab.hosts.command(0, &job));
+    terminals::talk(&mut terminal);
+    terminals::expect(&terminal, "all over");
 }

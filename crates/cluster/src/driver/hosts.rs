@@ -48,7 +48,8 @@ pub trait Host: Send + Sync {
         let _ = stop;
         self.run(words)
     }
-    /// Runs a command on the caller's own streams. Returns its exit status.
+    /// Runs a command on the caller's own streams, which have to be a terminal if this is another
+    /// host. Returns its exit status.
     ///
     /// # Errors
     /// As [`Host::run`].

@@ -64,7 +64,7 @@ fn cannot_wait(error: &std::io::Error) -> Error {
     Error::new(format!("a command's end cannot be waited for: {error}"))
 }
 
-pub(super) fn ended(status: ExitStatus) -> Ended {
+fn ended(status: ExitStatus) -> Ended {
     let code = status.code().map(Ended::Code);
     code.unwrap_or_else(|| Ended::Signal(status.signal().unwrap_or(0)))
 }
@@ -108,23 +108,7 @@ impl Host for Local {
         if !attach.input && !attach.terminal {
             command.stdin(Stdio::null());
         }
-        let signals = Signals::take()?;
-        let mut child = command.spawn().map_err(|error| not_started(words, &error))?;
-        let end = end_of(&child)?;
-        loop {
-            let mut ready =
-                [PollFd::new(&end, PollFlags::IN), PollFd::new(&signals.fd, PollFlags::IN)];
-            let _ = poll(&mut ready, None);
-            if let Some(status) = child.try_wait().map_err(|error| cannot_wait(&error))? {
-                return Ok(ended(status).exit_status());
-            }
-            while let Ok(Some(signal)) = signals.fd.next() {
-                // A key on the terminal reaches the command, too.
-                if !signal.from_kernel() {
-                    let _ = sys::event::send_signal_fd(&end, signal.number);
-                }
-            }
-        }
+        attached(command, &|error| not_started(words, error))
     }
 
     fn put(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
@@ -168,6 +152,30 @@ impl Host for Local {
             input: Mutex::new(input),
             child: Mutex::new(Some(child)),
         }))
+    }
+}
+
+/// Runs a command on the streams of this process, and passes on the signals that this process is
+/// sent. Returns its exit status.
+pub(super) fn attached(
+    mut command: Command,
+    not_started: &dyn Fn(&std::io::Error) -> Error,
+) -> Result<u8> {
+    let signals = Signals::take()?;
+    let mut child = command.spawn().map_err(|error| not_started(&error))?;
+    let end = end_of(&child)?;
+    loop {
+        let mut ready = [PollFd::new(&end, PollFlags::IN), PollFd::new(&signals.fd, PollFlags::IN)];
+        let _ = poll(&mut ready, None);
+        if let Some(status) = child.try_wait().map_err(|error| cannot_wait(&error))? {
+            return Ok(ended(status).exit_status());
+        }
+        while let Ok(Some(signal)) = signals.fd.next() {
+            // A key on the terminal reaches the command, too.
+            if !signal.from_kernel() {
+                let _ = sys::event::send_signal_fd(&end, signal.number);
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The containers of a cluster that somebody names, and commands in them.
 
+use std::io::IsTerminal as _;
 use std::path::Path;
 
 use containers::config::nearest::nearest;
@@ -47,16 +48,33 @@ impl Exec {
 pub fn exec(
     cluster: &str,
     node: &str,
-    hosts: &Hosts,
+    setting: &Setting,
     how: &Exec,
     command: &[String],
 ) -> Result<u8> {
-    let container = running(cluster, node, hosts)?;
+    // Before there are other threads, which would take them.
+    let signals = Signals::take()?;
+    let hosts = super::reach(setting, cluster)?;
+    let container = running(cluster, node, &hosts)?;
     let mut words = how.words();
     words.push(container.name.clone());
     words.extend_from_slice(command);
     let attach = Attach { input: how.input, terminal: how.terminal };
-    hosts.of(Some(&container.host))?.run_attached(&words, attach)
+    attached(&hosts, &container.host, &words, (attach, &signals))
+}
+
+/// Runs a command on a host with the streams of this process, and passes signals on.
+fn attached(
+    hosts: &Hosts,
+    host: &str,
+    words: &[String],
+    (attach, signals): (Attach, &Signals),
+) -> Result<u8> {
+    let host = hosts.of(Some(host))?;
+    if hosts.is_local() || attach.terminal && std::io::stdin().is_terminal() {
+        return host.run_attached(words, attach);
+    }
+    relay(host.start(words, attach.input)?, attach.input, &|within| signals.wait(within))
 }
 
 /// Runs the application of a file in a cluster that is up, with these streams and a way from its
@@ -81,12 +99,8 @@ pub fn run_again(spec: &Spec, setting: &Setting, directory: &Path, attach: Attac
     if hosts.is_local() {
         return hosts.driver().run_attached(&doors.told(None, &words), attach);
     }
-    let host = Some(&*container.host);
-    let words = doors.told(host, &words);
-    if terminal {
-        return hosts.of(host)?.run_attached(&words, attach);
-    }
-    relay(hosts.of(host)?.start(&words, input)?, input, &|within| signals.wait(within))
+    let words = doors.told(Some(&container.host), &words);
+    attached(&hosts, &container.host, &words, (attach, &signals))
 }
 
 /// The name of a container without that of its cluster: `node2`, `db-1`.

@@ -1,10 +1,8 @@
 //! A host behind a stream: its agent runs the commands.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use super::hosts::{Attach, Done, Host, Task};
-use super::relay::relay;
 use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::launcher::Launcher;
@@ -88,21 +86,15 @@ impl Host for Remote {
         Ok(Done { status: output.ended.exit_status(), out: output.stdout, err: output.stderr })
     }
 
-    fn run_attached(&self, words: &[String], attach: Attach) -> Result<u8> {
-        if attach.terminal && std::io::stdin().is_terminal() {
-            let program = self.facts().executable.display().to_string();
-            let mut command = self.launcher.terminal(&self.words(&program, words));
-            let status = command.status().map_err(|error| {
-                Error::new(format!("cannot start {}: {error}", self.launcher.program()))
-            })?;
-            return Ok(super::local::ended(status).exit_status());
-        }
-        // A signal ends this process, and the agent then ends the command.
-        let none = |within| {
-            std::thread::sleep(within);
-            None
-        };
-        relay(self.start(words, attach.input)?, attach.input, &none)
+    fn run_attached(&self, words: &[String], _: Attach) -> Result<u8> {
+        let program = self.facts().executable.display().to_string();
+        let mut command = self.launcher.terminal(&self.words(&program, words));
+        // This process waits for signals that end the launcher.
+        sys::child::unblocked(&mut command);
+        let program = self.launcher.program();
+        super::local::attached(command, &|error| {
+            Error::new(format!("cannot start {program}: {error}"))
+        })
     }
 
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
