@@ -15,6 +15,7 @@
 //! | [`agent`] | the agent's end, on a node |
 //! | [`launcher`] | how an agent is started on a node, and how the binary gets there |
 //! | [`channel`] | the driver's end |
+//! | [`routes`] | what leads from host to host, and variables that tell programs so |
 
 pub mod agent;
 pub mod batch;
@@ -26,6 +27,7 @@ pub mod inside;
 pub mod launcher;
 pub mod place;
 pub mod plan;
+pub mod routes;
 pub mod shell;
 pub mod spec;
 pub mod wire;

@@ -182,7 +182,7 @@ impl Hosts {
             };
             let script = format!(
                 "set -e; PATH=$PATH:/usr/sbin:/sbin
-                 ip link add {port} type veth peer name eth0 netns {host}
+                 ip link add {port} type veth peer name eth0 index 100 netns {host}
                  {relayed}
                  nsenter --net=/proc/{host}/ns/net ip link set eth0 addrgenmode none
                  nsenter --net=/proc/{host}/ns/net ip addr add {address} dev eth0
@@ -256,6 +256,28 @@ impl Hosts {
     pub fn cut(&self, host: usize, cut: bool) {
         let state = if cut { "down" } else { "up" };
         self.wire(&["ip", "link", "set", &port(host), state]);
+    }
+
+    /// Gives a host an interface that leads nowhere, with the same address on every host, as
+    /// bridges of containers have; or removes it. The kernel names it before `eth0`.
+    ///
+    /// # Panics
+    /// If that is not possible.
+    pub fn mislead(&self, host: usize, mislead: bool) {
+        let script = if mislead {
+            "set -e; PATH=$PATH:/usr/sbin:/sbin
+             ip link add docker0 index 50 type bridge
+             ip addr add 172.17.0.1/16 dev docker0
+             ip link add pod type veth peer name inpod
+             ip link set pod master docker0
+             for name in inpod pod docker0; do ip link set $name up; done"
+        } else {
+            "PATH=$PATH:/usr/sbin:/sbin
+             ip link del docker0; ip link del pod; true"
+        };
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        run_with(&mut self.command(host, &command), Input::Null, SOON).ok();
     }
 
     /// Lets no more than a rate reach a host, in the words of tc-tbf(8): `1gbit`.

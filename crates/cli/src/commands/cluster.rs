@@ -36,7 +36,7 @@ const COLUMNS: &[Column] = &[
     ("Image", "IMAGE"),
     ("Ports", "PORTS"),
 ];
-const MORE: &[Column] = &[("State", "STATE")];
+const MORE: &[Column] = &[("State", "STATE"), ("Facts", "FACTS")];
 /// SIGHUP, SIGINT, SIGTERM.
 const ENDING: [i32; 3] = [1, 2, 15];
 /// How often is looked whether somebody else has ended a cluster.
@@ -131,7 +131,14 @@ pub(crate) fn down(context: &Context, args: &ClusterDownArgs) -> Result<Exit, Re
 /// `cluster status`.
 pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit, Report> {
     let name = name(&args.which)?;
-    let containers = driver::status(&name, &driver::reach(&setting(context)?, &name)?)?;
+    let hosts = driver::reach(&setting(context)?, &name)?;
+    let containers = driver::status(&name, &hosts)?;
+    let facts = |host: &str| {
+        hosts.told(host).map(|(facts, route)| {
+            let has = &facts.equipment;
+            json!({"Route": route, "Memlock": has.memlock, "Devices": has.devices, "Cdi": has.cdi})
+        })
+    };
     let row = |one: &driver::Container| {
         json!({
             "Name": one.name,
@@ -141,6 +148,7 @@ pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit
             "Status": one.status,
             "Image": one.image,
             "Ports": one.ports,
+            "Facts": facts(&one.host),
         })
     };
     let mut rows = batch::rows(context, &name)?;
@@ -348,6 +356,10 @@ impl Watcher for Shown<'_> {
     fn phase(&self, name: &str) -> cluster::Result<()> {
         self.say(name);
         Ok(())
+    }
+
+    fn found(&self, text: &str) {
+        self.say(text);
     }
 
     fn signal(&self, within: Duration) -> Option<i32> {

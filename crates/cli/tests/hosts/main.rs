@@ -9,6 +9,7 @@ mod lab;
 mod slurm;
 mod ssh;
 mod terminals;
+mod variables;
 
 use std::path::Path;
 use std::process::ExitCode;

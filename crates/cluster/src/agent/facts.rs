@@ -66,6 +66,8 @@ pub(super) fn gather(options: &Options, runtime: &Path) -> Facts {
         runtime: runtime.to_owned(),
         scratch: scratch(options, caller.uid),
         addresses: addresses(),
+        interfaces: host::interfaces(),
+        equipment: host::Equipment::read(),
         variables: variables.collect::<BTreeMap<_, _>>(),
     }
 }

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::channel::{Event, Running};
 use crate::error::{Error, Result};
+use crate::routes::Route;
+use crate::wire::messages::Facts;
 
 /// How a command on a host has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +62,10 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// If that is not possible, or the host is lost.
     fn put(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()>;
+    /// What is known of it and its route to the others; `None` for the machine that drives alone.
+    fn told(&self) -> Option<(&Facts, Option<&Route>)> {
+        None
+    }
     /// Starts a command whose streams the caller moves. `input` is false for one without input.
     ///
     /// # Errors
@@ -162,6 +168,11 @@ impl Hosts {
     /// If there is none of that name.
     pub fn of(&self, name: Option<&str>) -> Result<&dyn Host> {
         self.find(name).map(|host| &**host)
+    }
+
+    /// What is known of a host, and its route to the others.
+    pub fn told(&self, name: &str) -> Option<(&Facts, Option<&Route>)> {
+        self.find(Some(name)).ok()?.told()
     }
 
     /// The same for a thread that may outlive these hosts.

@@ -42,6 +42,8 @@ pub use status::{Container, status};
 pub trait Watcher: Sync {
     /// A phase begins. An error ends the start before it.
     fn phase(&self, name: &str) -> Result<()>;
+    /// Something that the user should know of a host.
+    fn found(&self, text: &str);
     /// Waits for a signal that the application is to get, for so long at most.
     fn signal(&self, within: Duration) -> Option<i32>;
 
@@ -87,6 +89,7 @@ impl Setting {
             directory: directory.display().to_string(),
             kept: place::directory(&self.store, cluster).display().to_string(),
             address: None,
+            variables: Vec::new(),
             processors: self.processors,
         }
     }
@@ -136,11 +139,13 @@ pub fn start(
             if hold.is_some() {
                 nodes.clean_up_by(&["cluster", "down", &spec.name])?;
             }
-            let sites = nodes.sites(&spec.name, directory);
+            let sites = nodes.sites(&spec.name, directory, setting);
+            nodes.found().iter().for_each(|text| watcher.found(text));
             (nodes.driven_by(setting.hosts()), sites)
         }
     };
     let plan = crate::plan::plan(spec, &sites);
+    plan.found_variables().iter().for_each(|text| watcher.found(text));
     if spec.nodes > 0 {
         let text = crate::plan::host_file(spec, &sites);
         let put = |host: &dyn Host| {
@@ -209,7 +214,7 @@ fn reach_sites(setting: &Setting, cluster: &str, directory: &Path) -> Result<(Ho
         None => Ok((hosts, vec![setting.site(cluster, directory)])),
         Some(reach) => {
             let nodes = reach.again(setting, cluster)?;
-            let sites = nodes.sites(cluster, directory);
+            let sites = nodes.sites(cluster, directory, setting);
             Ok((nodes.driven_by(hosts), sites))
         }
     }

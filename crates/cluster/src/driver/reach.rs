@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::launcher::{Binary, Launcher, Way, control_directory};
 use crate::place::{self, Place};
 use crate::plan::Site;
+use crate::routes::{self, Known, Route};
 use crate::spec::{Kind, Spec};
 use crate::wire::messages::{Facts, Hello, OWN, Start};
 
@@ -285,23 +286,66 @@ impl Nodes {
         let node = |(one, stores): (Opened<'r>, Stores)| {
             (Remote::new(one.channel, one.launcher, stores), one.host.address)
         };
-        Self(all.map(node).collect())
+        let mut all: Vec<(Remote, Option<Ipv4Addr>)> = all.map(node).collect();
+        let known = all.iter().map(|(remote, address)| {
+            let facts = remote.facts();
+            let address = address.or_else(|| address_of(facts));
+            Known { address, interfaces: &facts.interfaces, ports: &facts.equipment.ports }
+        });
+        let routes = routes::find(&known.collect::<Vec<_>>());
+        for ((remote, _), route) in all.iter_mut().zip(routes) {
+            remote.set_route(route);
+        }
+        Self(all)
     }
 
     /// What a plan has to know of them.
-    pub(super) fn sites(&self, cluster: &str, directory: &Path) -> Vec<Site> {
+    pub(super) fn sites(&self, cluster: &str, directory: &Path, setting: &Setting) -> Vec<Site> {
+        let routes: Vec<&Route> = self.0.iter().filter_map(|(remote, _)| remote.route()).collect();
+        let variables = |remote: &Remote| {
+            let all = remote.route().map(|own| routes::variables(own, &routes)).unwrap_or_default();
+            // What the user has said is as right on the hosts.
+            let said = |name: &str, found| setting.variable(name).map_or(found, str::to_owned);
+            let own = all.into_iter().map(|(name, found)| (name.to_owned(), said(name, found)));
+            if routes.len() > 1 { own.collect() } else { Vec::new() }
+        };
         let site = |(remote, address): &(Remote, Option<Ipv4Addr>)| {
             let facts = remote.facts();
+            let address = address.or_else(|| address_of(facts));
             Site {
                 host: Some(remote.name().to_owned()),
                 program: facts.executable.display().to_string(),
                 directory: directory.display().to_string(),
                 kept: place::directory(&remote.stores().store, cluster).display().to_string(),
-                address: address.or_else(|| address_of(facts)),
+                address: address.or_else(|| remote.route().map(|route| route.address)),
+                variables: variables(remote),
                 processors: u32::try_from(facts.cpus).unwrap_or(u32::MAX),
             }
         };
         self.0.iter().map(site).collect()
+    }
+
+    /// In words: the route from each host to the others, and what its adapters lack.
+    pub(super) fn found(&self) -> Vec<String> {
+        if self.0.len() < 2 {
+            return Vec::new();
+        }
+        let of = |(remote, _): &(Remote, Option<Ipv4Addr>)| {
+            let (name, equipment) = (remote.name(), &remote.facts().equipment);
+            let route = match remote.route() {
+                Some(route) => format!("{name}: {route}"),
+                None => format!("{name}: no interface leads to all other hosts"),
+            };
+            let short = equipment.is_short_of_locked_memory().then(|| {
+                let size = equipment.memlock.unwrap_or_default() >> 10;
+                format!(
+                    "warning: {name}: programs may lock {size} KiB of memory, and InfiniBand needs \
+                     more; administrator: add '* - memlock unlimited' to /etc/security/limits.conf"
+                )
+            });
+            [Some(route), short]
+        };
+        self.0.iter().flat_map(of).flatten().collect()
     }
 
     fn mark_stores(&self, cluster: &str) -> Result<()> {

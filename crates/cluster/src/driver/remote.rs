@@ -6,6 +6,7 @@ use super::hosts::{Attach, Done, Host, Task};
 use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::launcher::Launcher;
+use crate::routes::Route;
 use crate::wire::messages::{Facts, OWN, Start};
 
 /// A command of the driver says at most so much.
@@ -18,6 +19,8 @@ pub(super) struct Remote {
     channel: Option<Channel>,
     launcher: Launcher,
     stores: Stores,
+    /// What leads to the other hosts.
+    route: Option<Route>,
 }
 
 /// The stores on a host.
@@ -42,7 +45,11 @@ impl Stores {
 
 impl Remote {
     pub(super) fn new(channel: Channel, launcher: Launcher, stores: Stores) -> Self {
-        Self { channel: Some(channel), launcher, stores }
+        Self { channel: Some(channel), launcher, stores, route: None }
+    }
+
+    pub(super) fn set_route(&mut self, route: Option<Route>) {
+        self.route = route;
     }
 
     fn channel(&self) -> &Channel {
@@ -55,6 +62,10 @@ impl Remote {
 
     pub(super) fn facts(&self) -> &Facts {
         self.channel().facts()
+    }
+
+    pub(super) fn route(&self) -> Option<&Route> {
+        self.route.as_ref()
     }
 
     pub(super) fn stores(&self) -> &Stores {
@@ -95,6 +106,10 @@ impl Host for Remote {
         super::local::attached(command, &|error| {
             Error::new(format!("cannot start {program}: {error}"))
         })
+    }
+
+    fn told(&self) -> Option<(&Facts, Option<&Route>)> {
+        Some((self.facts(), self.route.as_ref()))
     }
 
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {

@@ -10,7 +10,8 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "cluster {}", self.cluster)?;
         writeln!(f, "backend {}", self.backend)?;
-        self.phases.iter().try_for_each(|phase| write!(f, "\n{phase}"))
+        self.phases.iter().try_for_each(|phase| write!(f, "\n{phase}"))?;
+        self.found.iter().try_for_each(|found| writeln!(f, "\nvariables:\n  {found}"))
     }
 }
 

@@ -5,6 +5,7 @@
 //! Coracle on a node wherever that is possible, so that what is printed can be typed.
 
 mod explain;
+mod found;
 pub(crate) mod sbatch;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,8 @@ pub struct Plan {
     pub nodes: Vec<Node>,
     /// Options of `exec` with the variables that launchers of MPI start further ones by.
     pub variables: Vec<String>,
+    /// In words: further variables of nodes, and where their values come from.
+    pub found: Option<String>,
 }
 
 /// A node.
@@ -132,6 +135,20 @@ pub enum ReadyBy {
 }
 
 impl Plan {
+    /// The variables that were found on hosts for their nodes, a line for each host.
+    pub fn found_variables(&self) -> Vec<String> {
+        let starts = self.phases.iter().flat_map(|phase| &phase.steps);
+        let line = |step: &Step| {
+            let Act::Start { words, .. } = &step.act else { return None };
+            let found = found::variables(words);
+            let host = step.host.as_ref().filter(|_| !found.is_empty())?;
+            Some(format!("{host}: {}", found.join(" ")))
+        };
+        let mut lines: Vec<String> = starts.filter_map(line).collect();
+        lines.dedup();
+        lines
+    }
+
     /// The host, the container and the command of the application; `None` if there is none.
     pub fn run(&self) -> Option<(Option<&str>, &str, &[String])> {
         let mut steps = self.phases.iter().flat_map(|phase| &phase.steps);
@@ -157,6 +174,9 @@ pub struct Site {
     pub kept: String,
     /// The address by which other hosts reach it, if it is known.
     pub address: Option<Ipv4Addr>,
+    /// Variables by which programs in the host's own network find the other hosts
+    /// ([`crate::routes`]).
+    pub variables: Vec<(String, String)>,
     /// Processors for its containers.
     pub processors: u32,
 }
@@ -186,14 +206,16 @@ pub fn unknown_sites(spec: &Spec, directory: &str) -> Vec<Site> {
         directory: directory.to_owned(),
         kept: "$CLUSTER".to_owned(),
         address,
+        variables: Vec::new(),
         processors: 1,
     };
-    match &spec.backends[0].kind {
+    let sites = match &spec.backends[0].kind {
         Kind::Ssh { hosts, .. } => {
             hosts.iter().map(|host| site(host.host.clone(), host.address)).collect()
         }
         _ => (1..=spec.nodes.max(1)).map(|number| site(format!("host {number}"), None)).collect(),
-    }
+    };
+    found::named(sites)
 }
 
 /// Plans the first backend of a file for these hosts, of which there is at least one.
@@ -239,7 +261,8 @@ pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
     });
     let (cluster, backend) = (spec.name.clone(), describe(&backend.kind, spec));
     let variables = launch_variables(spec);
-    Plan { cluster, backend, phases, nodes: nodes.collect(), variables }
+    let found = found::told(spec, sites);
+    Plan { cluster, backend, phases, nodes: nodes.collect(), variables, found }
 }
 
 /// The name of a node's container.
@@ -517,6 +540,7 @@ fn node(spec: &Spec, site: &Site, number: u32) -> Step {
     let container = node_container(spec, &name);
     let mut words = beginning(spec, &container, [&name, &name], (NODE_LABEL, &name));
     words.extend(variables(&spec.env));
+    words.extend(found::words(spec, site));
     words.extend(spec.volumes.iter().flat_map(|text| volume(site, text)));
     words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", site.program)));
     words.extend(pair("-v", &format!("{}:{RSH}:ro", site.program)));

@@ -101,6 +101,12 @@ pub struct Facts {
     /// Addresses with the names of their devices, without loopback.
     #[serde(default)]
     pub addresses: Vec<(String, IpAddr)>,
+    /// Interfaces with IPv4 addresses, without loopback.
+    #[serde(default)]
+    pub interfaces: Vec<host::Interface>,
+    /// What it has for parallel programs.
+    #[serde(default)]
+    pub equipment: host::Equipment,
     /// Variables of the batch system that say where this is.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,

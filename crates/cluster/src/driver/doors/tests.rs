@@ -100,6 +100,7 @@ impl Client {
             doors: "/store/door".to_owned(),
         };
         let plan = Plan {
+            found: None,
             cluster: "c".to_owned(),
             backend: String::new(),
             phases: Vec::new(),
