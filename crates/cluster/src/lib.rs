@@ -8,6 +8,7 @@
 //! | [`batch`] | jobs of Slurm, PBS and LSF |
 //! | [`door`] | commands from one node's container to another's |
 //! | [`driver`] | carries a plan out |
+//! | [`files`] | what is at a path, with digests |
 //! | [`place`] | what a driver keeps of a cluster in the store, and its lock |
 //! | [`shell`] | words for a POSIX shell |
 //! | [`error`] | the error of this crate |
@@ -22,6 +23,7 @@ pub mod channel;
 pub mod door;
 pub mod driver;
 pub mod error;
+pub mod files;
 pub mod inside;
 pub mod launcher;
 pub mod place;

@@ -174,6 +174,20 @@ pub(crate) struct ClusterAgentArgs {}
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterIdleArgs {}
 
+/// `cluster files`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterFilesArgs {
+    /// Have a directory there, and look only for the paths that standard input has
+    #[arg(long = "in")]
+    pub within: bool,
+    /// Have the directory above, and look only for the paths that standard input has
+    #[arg(long)]
+    pub beside: bool,
+    /// Where to look
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+}
+
 /// `cluster door`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterDoorArgs {

@@ -3,13 +3,15 @@
 pub(crate) mod members;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use cluster::agent;
 use cluster::door;
-use cluster::driver::{self, Hosts, Local, Setting, Watcher};
+use cluster::driver::{self, Hosts, Local, Ran, Setting, Watcher};
+use cluster::files;
 use cluster::inside::{self, Probe};
 use cluster::plan::{self, Plan};
 use cluster::spec::{self, Kind, Spec, units};
@@ -18,8 +20,8 @@ use serde_json::json;
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
 use crate::args::cluster::{
-    ClusterAgentArgs, ClusterDoorArgs, ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs,
-    ClusterMeetArgs, ClusterProbeArgs, ClusterStatusArgs, ClusterUpArgs, Which,
+    ClusterAgentArgs, ClusterDoorArgs, ClusterDownArgs, ClusterExplainArgs, ClusterFilesArgs,
+    ClusterIdleArgs, ClusterMeetArgs, ClusterProbeArgs, ClusterStatusArgs, ClusterUpArgs, Which,
 };
 use crate::commands::batch;
 use crate::context::Context;
@@ -72,7 +74,8 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
     let was_up = driver::is_known(&setting, name);
     // With --detach the containers are left when this command ends, however it does.
     let hold = (!args.detach).then_some(time(&args.grace)?);
-    let started = driver::start(&spec, &setting, &directory, (hold, &shown));
+    let session = context.session()?;
+    let started = driver::start(&spec, (&setting, session), &directory, (hold, &shown));
     if started.as_ref().is_ok_and(|cluster| !cluster.is_new) {
         shown.say(&format!("cluster {name} was up already"));
     }
@@ -99,15 +102,25 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
             return Err(interrupted.report(&error));
         }
     };
-    let ended = cluster.run(&shown).and_then(|status| {
-        let Some(status) = status else {
+    let ended = cluster.run(session, &shown).and_then(|ran| match ran {
+        Some(ran) => Ok(ran),
+        None => {
             shown.say(&format!("cluster {name} is up; ctrl-C ends it"));
-            return wait(name, &cluster.hosts, &interrupted);
-        };
-        Ok(status)
+            let status = wait(name, &cluster.hosts, &interrupted)?;
+            Ok(Ran { status, notes: Vec::new(), lost: None })
+        }
     });
+    if let Ok(ran @ Ran { lost: Some(_), .. }) = &ended
+        && cluster.can_stay()
+    {
+        note(&format!("cluster {name} stays, with its output; then: coracle cluster down {name}"));
+        return ended_with(ran);
+    }
     match (ended, cluster.end(&setting)) {
-        (Ok(status), gone) => gone.map(|()| Exit(status)).map_err(Into::into),
+        (Ok(ran), gone) => {
+            let exit = ended_with(&ran)?;
+            gone.map(|()| exit).map_err(Into::into)
+        }
         (Err(error), gone) => {
             if let Err(left) = gone {
                 note(&left.to_string());
@@ -115,6 +128,17 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
             Err(interrupted.report(&error))
         }
     }
+}
+
+/// What an application comes to: its exit status. Where output is lost, that is an error, which
+/// does not hide the status of one that has failed.
+fn ended_with(ran: &Ran) -> Result<Exit, Report> {
+    for text in &ran.notes {
+        note(text);
+    }
+    let Some(error) = &ran.lost else { return Ok(Exit(ran.status)) };
+    let report = Report::of(error, error.hint().map(str::to_owned));
+    Err(if ran.status == 0 { report } else { report.exit(Exit(ran.status)) })
 }
 
 /// `cluster down`.
@@ -182,6 +206,19 @@ fn time(text: &str) -> Result<Duration, Report> {
     units::time(text).ok_or_else(|| {
         Report::wrong_words(format!("{text:?} is not a time")).hint("write 10s or 1m30s")
     })
+}
+
+/// `cluster files`.
+pub(crate) fn files(_: &Context, args: &ClusterFilesArgs) -> Result<Exit, Report> {
+    let ask = match (args.within, args.beside) {
+        (true, _) => files::Ask::InDirectory,
+        (_, true) => files::Ask::Beside,
+        _ => files::Ask::All,
+    };
+    let bytes = files::answer(ask, &args.path, &mut std::io::stdin())?;
+    let written = std::io::stdout().write_all(&bytes).and_then(|()| std::io::stdout().flush());
+    written.map_err(|error| Report::new("cannot write what there is").cause(error))?;
+    Ok(Exit::OK)
 }
 
 /// `cluster door`.

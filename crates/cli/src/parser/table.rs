@@ -561,6 +561,13 @@ coracle cluster cp job node1:/job/out node2:/job/in"
         "Wait for ever: the program of a node's container"
     ),
     command!(
+        "cluster files",
+        Internal,
+        cluster::ClusterFilesArgs,
+        commands::cluster::files,
+        "List what is at a path, with digests"
+    ),
+    command!(
         "cluster door",
         Hidden,
         cluster::ClusterDoorArgs,

@@ -23,6 +23,21 @@ pub(super) fn pull(name: &str, at: &At<'_>) -> Result<bool> {
     if done.is_good() { Ok(true) } else { Err(failed(format!("image {name}"), &pull, &done)) }
 }
 
+/// Checks that programs of an image run on this kind of machine.
+pub(super) fn fits(name: &str, at: &At<'_>) -> Result<()> {
+    let words = words(&["image", "inspect", "--format", "{{.Architecture}}", name]);
+    let done = at.host.run(&words)?;
+    let found = done.text();
+    // Such an image may say nothing, or be of 32 bits.
+    if !done.is_good() || matches!(&*found, "" | "amd64" | "386") {
+        return Ok(());
+    }
+    let fact = format!("image {name} is for {found}, and hosts are amd64");
+    let hint =
+        format!("name one for amd64; if {name} is for several: coracle rmi {name}, and again");
+    Err(Error::new(fact).with_hint(hint))
+}
+
 /// Has the driver's image on another host, and in it the same bytes. Returns whether it was sent.
 pub(super) fn give(name: &str, at: &At<'_>) -> Result<bool> {
     let (driver, host) = (at.hosts.driver(), at.host);

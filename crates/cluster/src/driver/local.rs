@@ -259,11 +259,11 @@ impl Task for LocalTask {
     }
 
     fn signal(&self, number: i32) -> Result<()> {
+        // All of its group, as a key on a terminal means all that is in the foreground. The group
+        // is there as long as the child is not reaped, which needs the lock.
         let child = lock(&self.child);
-        if let (Some(child), Some(signal)) =
-            (&*child, rustix::process::Signal::from_named_raw(number))
-        {
-            let _ = rustix::process::kill_process(Pid::from_child(child), signal);
+        if let Some(child) = &*child {
+            let _ = sys::event::send_signal_to_group(Pid::from_child(child), number);
         }
         Ok(())
     }

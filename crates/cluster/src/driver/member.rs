@@ -1,12 +1,15 @@
 //! The containers of a cluster that somebody names, and commands in them.
 
 use std::path::Path;
+use std::time::Duration;
 
+use containers::Session;
 use containers::config::nearest::nearest;
 
 use super::doors::Doors;
-use super::relay::{Signals, relay};
-use super::{Attach, Container, Hosts, Setting, status};
+use super::relay::{Ended, Signals, relay};
+use super::transfer::Transfer;
+use super::{Attach, Container, Hosts, Ran, Setting, Watcher, status};
 use crate::error::{Error, Result};
 use crate::spec::Spec;
 
@@ -60,12 +63,17 @@ pub fn exec(
 }
 
 /// Runs the application of a file in a cluster that is up, with these streams and a way from its
-/// node to the others. `directory` is where relative paths of the file start, absolute. Returns its
-/// exit status.
+/// node to the others, and copies its output. `directory` is where relative paths of the file start,
+/// absolute. An application with a time gets no terminal.
 ///
 /// # Errors
 /// If the container of its node does not run, or a host is not reached.
-pub fn run_again(spec: &Spec, setting: &Setting, directory: &Path, attach: Attach) -> Result<u8> {
+pub fn run_again(
+    spec: &Spec,
+    (setting, session): (&Setting, &Session),
+    directory: &Path,
+    attach: Attach,
+) -> Result<Ran> {
     // Before there are other threads, which would take them.
     let signals = Signals::take()?;
     let (hosts, sites) = super::reach_sites(setting, &spec.name, directory)?;
@@ -74,19 +82,37 @@ pub fn run_again(spec: &Spec, setting: &Setting, directory: &Path, attach: Attac
     let (_, container, words) = found;
     let mut words = words.to_vec();
     let container = running(&plan.cluster, container, &hosts)?;
-    let Attach { input, terminal } = attach;
+    let time = spec.run.as_ref().and_then(|run| run.time);
+    let Attach { input, terminal } =
+        Attach { terminal: attach.terminal && time.is_none(), ..attach };
     let streams = Exec { input, terminal, ..Exec::default() };
     words.splice(..1, streams.words());
     let doors = Doors::open(&plan, &hosts)?;
-    if hosts.is_local() {
-        return hosts.driver().run_attached(&doors.told(None, &words), attach);
+    let at = (!hosts.is_local()).then_some(&*container.host);
+    let (host, words) = (hosts.of(at)?, doors.told(at, &words));
+    let ended = if terminal || (hosts.is_local() && time.is_none()) {
+        let status = host.run_attached(&words, Attach { input, terminal })?;
+        Ended { status, is_late: false }
+    } else {
+        relay(host.start(&words, input)?, input, &|within| signals.wait(within), time)?
+    };
+    drop(doors);
+    let transfer = Transfer { hosts: &hosts, session, watcher: &Silent };
+    Ok(Ran::of(ended, time, || transfer.output(&plan)))
+}
+
+/// Nobody looks.
+struct Silent;
+
+impl Watcher for Silent {
+    fn phase(&self, _: &str) -> Result<()> {
+        Ok(())
     }
-    let host = Some(&*container.host);
-    let words = doors.told(host, &words);
-    if terminal {
-        return hosts.of(host)?.run_attached(&words, attach);
+
+    fn signal(&self, within: Duration) -> Option<i32> {
+        std::thread::sleep(within);
+        None
     }
-    relay(hosts.of(host)?.start(&words, input)?, input, &|within| signals.wait(within))
 }
 
 /// The name of a container without that of its cluster: `node2`, `db-1`.

@@ -19,14 +19,17 @@ mod relay;
 mod remote;
 mod status;
 mod steps;
+mod transfer;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use containers::Session;
+
 use crate::error::{Error, Result};
 use crate::place::{self, Place};
 use crate::plan::{Act, Plan, Site, Step};
-use crate::spec::Spec;
+use crate::spec::{Spec, units};
 
 pub use copy::{Copies, Inside};
 use doors::Doors;
@@ -100,19 +103,37 @@ pub struct Cluster {
     pub plan: Plan,
     /// There was something to do.
     pub is_new: bool,
+    /// The application is ended after that.
+    time: Option<Duration>,
+    /// Its containers end with this process.
+    ends_with_driver: bool,
 }
 
+/// How an application has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// Its exit status, 128+n for signal n, and [`TIME_OUT`] where its time was over.
+    pub status: u8,
+    /// What else there is to say of its end.
+    pub notes: Vec<String>,
+    /// Why output is missing that a further copy may bring. The containers should stay for that.
+    pub lost: Option<Error>,
+}
+
+/// The status of an application whose time was over, which is that of timeout(1).
+pub const TIME_OUT: u8 = 124;
+
 /// Starts all of a cluster but its run. What is there is left as it is. `directory` is where
-/// relative paths of the file start, absolute. With a time to `hold`, the agents of other hosts end
-/// the cluster when this process is lost while it has the [`Cluster`], and no other driver has come
-/// within that time.
+/// relative paths of the file start, absolute; archives for `input` are kept in the session's store.
+/// With a time to `hold`, the agents of other hosts end the cluster when this process is lost while
+/// it has the [`Cluster`], and no other driver has come within that time.
 ///
 /// # Errors
 /// The first step that fails, with what its command has said; what was started before stays. If
 /// another driver is at it.
 pub fn start(
     spec: &Spec,
-    setting: &Setting,
+    (setting, session): (&Setting, &Session),
     directory: &Path,
     (hold, watcher): (Option<Duration>, &dyn Watcher),
 ) -> Result<Cluster> {
@@ -120,12 +141,14 @@ pub fn start(
         make_store(&setting.here)?;
     }
     let place = Place::take(&setting.store, &spec.name)?;
+    let mut ends_with_driver = false;
     let (hosts, sites) = match Reach::of(spec, setting)? {
         None => {
             place.share()?;
             (setting.hosts(), vec![setting.site(&spec.name, directory)])
         }
         Some(reach) => {
+            ends_with_driver = reach.ends_with_agents();
             if reach.ends_with_agents() && hold.is_none() {
                 let fact = "containers on hosts of a job end with this command";
                 let hint = "leave --detach out, and let the command run: coracle cluster up ... &";
@@ -157,7 +180,11 @@ pub fn start(
         if watcher.is_stopped() {
             return Err(Error::new(INTERRUPTED));
         }
-        if !matches!(phase.steps[..], [Step { act: Act::Reach(_), .. }, ..]) {
+        if matches!(phase.steps[..], [Step { act: Act::Input(_), .. }, ..]) {
+            watcher.phase(&phase.name)?;
+            let transfer = transfer::Transfer { hosts: &hosts, session, watcher };
+            is_new |= transfer.input(&phase.steps)?;
+        } else if !matches!(phase.steps[..], [Step { act: Act::Reach(_), .. }, ..]) {
             watcher.phase(&phase.name)?;
             let stop = || watcher.is_stopped();
             let one = |step: &Step| {
@@ -169,7 +196,8 @@ pub fn start(
             is_new |= done.into_iter().collect::<Result<Vec<bool>>>()?.contains(&true);
         }
     }
-    Ok(Cluster { hosts, plan, is_new })
+    let time = spec.run.as_ref().and_then(|run| run.time);
+    Ok(Cluster { hosts, plan, is_new, time, ends_with_driver })
 }
 
 /// Has the store of a host's commands.
@@ -263,15 +291,56 @@ impl Cluster {
         place.remove()
     }
 
-    /// Runs the application to its end, with a way from its node to the others. Returns its exit
-    /// status; `None` if there is none.
+    /// True if containers stay when this process ends.
+    pub fn can_stay(&self) -> bool {
+        !self.ends_with_driver
+    }
+
+    /// Runs the application to its end, with a way from its node to the others, and copies its
+    /// output. `None` if there is none.
     ///
     /// # Errors
     /// If its command cannot be started, or its host is lost.
-    pub fn run(&self, watcher: &dyn Watcher) -> Result<Option<u8>> {
+    pub fn run(&self, session: &Session, watcher: &dyn Watcher) -> Result<Option<Ran>> {
         let Some((host, _, words)) = self.plan.run() else { return Ok(None) };
         let doors = Doors::open(&self.plan, &self.hosts)?;
         let task = self.hosts.of(host)?.start(&doors.told(host, words), false)?;
-        relay::relay(task, false, &|within| watcher.signal(within)).map(Some)
+        let signal = |within| watcher.signal(within);
+        let ended = relay::relay(task, false, &signal, self.time)?;
+        drop(doors);
+        let transfer = transfer::Transfer { hosts: &self.hosts, session, watcher };
+        Ok(Some(Ran::of(ended, self.time, || transfer.output(&self.plan))))
+    }
+}
+
+impl Ran {
+    /// An application that has ended, and what becomes of its output.
+    fn of(
+        ended: relay::Ended,
+        time: Option<Duration>,
+        output: impl FnOnce() -> transfer::Output,
+    ) -> Self {
+        let relay::Ended { status, is_late } = ended;
+        let mut ran = Self { status, notes: Vec::new(), lost: None };
+        if let (true, Some(time)) = (is_late, time) {
+            let time = units::spell(time);
+            ran.status = TIME_OUT;
+            ran.notes.push(format!("the run was ended: its time of {time} was over"));
+        }
+        let output = output();
+        if ran.status != 0 && !output.copied.is_empty() {
+            let copied = output.copied.join(", ");
+            ran.notes.push(format!("the run has failed; its output is in {copied}"));
+        }
+        ran.lost = output.failed;
+        for fact in output.missing {
+            if ran.status == 0 && ran.lost.is_none() {
+                let hint = "look where it is: coracle cluster exec NODE ls";
+                ran.lost = Some(Error::new(format!("output: {fact}")).with_hint(hint));
+            } else {
+                ran.notes.push(format!("output: {fact}"));
+            }
+        }
+        ran
     }
 }

@@ -102,7 +102,8 @@ impl Host for Remote {
             std::thread::sleep(within);
             None
         };
-        relay(self.start(words, attach.input)?, attach.input, &none)
+        let task = self.start(words, attach.input)?;
+        relay(task, attach.input, &none, None).map(|ended| ended.status)
     }
 
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {

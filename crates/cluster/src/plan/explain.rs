@@ -32,6 +32,14 @@ impl fmt::Display for Step {
                 write!(f, "image {name}    # if it is not there")
             }
             Act::Image(name) => write!(f, "coracle pull {name}    # if it is not there"),
+            Act::Input(copy) => {
+                write!(
+                    f,
+                    "copy {} to {}:{}    # what is the same there stays",
+                    copy.from, copy.node, copy.to
+                )
+            }
+            Act::Output(copy) => write!(f, "copy {}:{} to {}", copy.node, copy.from, copy.to),
             Act::Join => write!(f, "coracle network invite, and network join, on each host"),
             Act::Network(words)
             | Act::Known(words)

@@ -5,6 +5,7 @@
 //! Coracle on a node wherever that is possible, so that what is printed can be typed.
 
 mod explain;
+mod files;
 pub(crate) mod sbatch;
 #[cfg(test)]
 mod tests;
@@ -118,6 +119,23 @@ pub enum Act {
         /// The command.
         words: Vec<String>,
     },
+    /// Copies something of the machine that drives to a node.
+    Input(Copy),
+    /// Copies something of a node to the machine that drives.
+    Output(Copy),
+}
+
+/// A copy between the machine that drives and a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copy {
+    /// The node.
+    pub node: String,
+    /// Its container.
+    pub container: String,
+    /// The path that is copied, absolute.
+    pub from: String,
+    /// The path that the copy has, absolute.
+    pub to: String,
 }
 
 /// How it is found out that a container is ready.
@@ -208,11 +226,11 @@ pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
     phase("hosts", hosts(spec));
     phase("images", images(spec));
     phase("images on hosts", spread(spec, sites));
-    phase("input", spec.input.iter().map(|pair| told(format!("copy {pair}"))).collect());
     phase("network", network(spec, sites));
     phase("join", join_hosts(spec));
     phase("start nodes", nodes(spec, sites));
     phase("meet", meet(spec, sites));
+    phase("input", files::input(spec, sites));
     for level in levels(spec) {
         let names: Vec<&str> = level.iter().map(|service| &*service.name).collect();
         let replicas = |service: &&Service| 1..=service.replicas.first();
@@ -230,7 +248,7 @@ pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
     }
     phase("batch", batch(spec));
     phase("run", run(spec, sites));
-    phase("output", spec.output.iter().map(|pair| told(format!("copy {pair}"))).collect());
+    phase("output", files::output(spec, sites));
     phase("move", moving(spec));
     let nodes = (1..=spec.nodes).map(|number| {
         let (name, site) = (format!("node{number}"), site(sites, number));

@@ -27,7 +27,16 @@ pub(super) fn check(top: &Table<'_>, spec: &Spec) -> Result<()> {
         return Err(value.wrong("there is no [run] that could go on", "add [run]"));
     }
     pairs(top, "input", &spec.input)?;
-    pairs(top, "output", &spec.output)
+    pairs(top, "output", &spec.output)?;
+    match (top.get("input"), top.get("output")) {
+        (Some(value), _) if spec.nodes == 0 => {
+            Err(value.wrong("there is no node to copy it to", "add nodes = 1, or use volume"))
+        }
+        (_, Some(value)) if spec.run.is_none() => {
+            Err(value.wrong("there is no [run] after which it is copied", "add [run]"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn something(top: &Table<'_>, spec: &Spec) -> Result<()> {
@@ -208,7 +217,7 @@ pub(super) fn is_carried_out(top: &Table<'_>, spec: &Spec) -> Result<()> {
     if spec.backends.len() > 1 {
         return not_yet(top.get("backend"), "a second backend");
     }
-    for key in ["build", "batch", "input", "output", "checkpoint"] {
+    for key in ["build", "batch", "checkpoint"] {
         if let Some(value) = top.get(key) {
             return not_yet(Some(value), key);
         }
@@ -229,9 +238,6 @@ pub(super) fn is_carried_out(top: &Table<'_>, spec: &Spec) -> Result<()> {
     let at = |key: &str| top.table("run", super::RUN).ok()??.get(key);
     if run.launch == Launch::Ranks {
         return not_yet(at("launch"), "launch = \"ranks\"");
-    }
-    if run.time.is_some() {
-        return not_yet(at("time"), "time");
     }
     Ok(())
 }

@@ -109,6 +109,8 @@ fn mistakes() {
             "kind",
         ),
         (nodes("input = \"deck\""), "\"deck\" is not FROM:TO", "lab.toml:4", "./here"),
+        (format!("input = \"./a:/a\"\n{DB}"), "no node to copy it to", "lab.toml:1", "volume"),
+        (nodes("output = \"/a:./a\""), "no [run] after which", "lab.toml:4", "add [run]"),
         (nodes("checkpoint = {}"), "no [run] that could go on", "lab.toml:4", "[run]"),
         (nodes("[service.node1]"), "a node has this name", "lab.toml:4", "node2"),
         (db("after = [\"bd\"]"), "there is no service \"bd\"", "lab.toml:4", "\"db\""),
