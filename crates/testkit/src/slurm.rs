@@ -18,7 +18,7 @@ use crate::command::{Input, run_with, until};
 use crate::hosts::Hosts;
 use crate::scratch::Scratch;
 use crate::skip::{Skip, need_program};
-use crate::users::User;
+use crate::users::{Setting, User};
 
 const NODES: [&str; 2] = ["one", "two"];
 /// Time limit for the start of a daemon, and for a query.
@@ -32,6 +32,7 @@ const PMIX: &str = "/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so";
 pub struct Cluster<'h> {
     daemons: Vec<Child>,
     user: User,
+    setting: Setting,
     place: PathBuf,
     hosts: Option<&'h Hosts>,
     /// Removed at the end.
@@ -50,7 +51,8 @@ impl Cluster<'static> {
         let scratch = Scratch::new("slurm").expect("a directory");
         let place = scratch.dir("cluster", Some((user.uid, user.gid)), 0o755);
         let nodes = NODES.map(|name| (name.to_owned(), Ipv4Addr::LOCALHOST));
-        let mut cluster = Self::in_place(user, place.expect("a directory"), None, &nodes)?;
+        let by = (user, &Setting::default());
+        let mut cluster = Self::in_place(by, place.expect("a directory"), None, &nodes)?;
         cluster.scratch = Some(scratch);
         Ok(cluster)
     }
@@ -63,13 +65,26 @@ impl<'h> Cluster<'h> {
     /// # Panics
     /// As [`Cluster::start`].
     pub fn start_on(user: &User, hosts: &'h Hosts, place: PathBuf) -> Result<Self, Skip> {
+        Self::start_in(user, &Setting::default(), hosts, place)
+    }
+
+    /// The same under given conditions, which all its daemons and commands have, and so its jobs.
+    ///
+    /// # Panics
+    /// As [`Cluster::start`].
+    pub fn start_in(
+        user: &User,
+        setting: &Setting,
+        hosts: &'h Hosts,
+        place: PathBuf,
+    ) -> Result<Self, Skip> {
         let node = |host| (format!("host{}", host + 1), hosts.address(host));
         let nodes: Vec<Node> = (0..hosts.count()).map(node).collect();
-        Self::in_place(user, place, Some(hosts), &nodes)
+        Self::in_place((user, setting), place, Some(hosts), &nodes)
     }
 
     fn in_place(
-        user: &User,
+        (user, setting): (&User, &Setting),
         place: PathBuf,
         hosts: Option<&'h Hosts>,
         nodes: &[Node],
@@ -93,8 +108,9 @@ impl<'h> Cluster<'h> {
             })
         });
         written.expect("its configuration");
-        let mut cluster =
-            Self { daemons: Vec::new(), user: user.clone(), place, hosts, scratch: None };
+        let (user_of, setting) = (user.clone(), setting.clone());
+        let daemons = Vec::new();
+        let mut cluster = Self { daemons, user: user_of, setting, place, hosts, scratch: None };
         let file = |name: &str| format!("{}/munge.{name}", cluster.place.display());
         let words =
             ["key-file=key", "socket=socket", "pid-file=pid", "log-file=log", "seed-file=seed"];
@@ -126,7 +142,7 @@ impl<'h> Cluster<'h> {
 
     /// One of Slurm's commands, as a user.
     pub fn command(&self, user: &User, program: &str, home: &Path) -> Command {
-        let mut command = user.command(program, home);
+        let mut command = user.command_in(program, home, &self.setting);
         command.env("SLURM_CONF", self.place.join("slurm.conf"));
         command
     }

@@ -21,7 +21,7 @@ pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 pub(crate) const IMAGE: &str = "lab/debian:1";
 const COUNT: usize = 3;
 const PORT: u16 = 2222;
-const HOME: &str = "/tmp/home";
+pub(crate) const HOME: &str = "/tmp/home";
 
 /// Three hosts.
 pub(crate) struct Lab {
@@ -139,7 +139,7 @@ impl Lab {
         let (at, home) = (self.shared.display(), self.people[host].home.display());
         let text = format!(
             "Port {PORT}\nHostKey {at}/host\nPidFile none\nUsePAM no\nStrictModes no\n\
-             AuthorizedKeysFile {at}/authorized\nPasswordAuthentication no\n\
+             AuthorizedKeysFile {at}/authorized\nPasswordAuthentication yes\n\
              KbdInteractiveAuthentication no\nSetEnv HOME={home}\n"
         );
         let file = self.shared.join(format!("sshd{host}"));

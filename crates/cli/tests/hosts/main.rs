@@ -6,6 +6,8 @@
 //! so no case passes because the hosts share a kernel.
 
 mod lab;
+mod mistakes;
+mod readme;
 mod slurm;
 mod ssh;
 
@@ -38,10 +40,11 @@ fn main() -> ExitCode {
         let made = lab.get_or_init(|| Lab::start(&scratch, &person));
         made.as_ref().map_err(Clone::clone)
     };
+    let cases = [ssh::CASES, slurm::CASES, mistakes::CASES, readme::CASES].concat();
     let mut suite = Suite::new();
     // They share the hosts.
     suite.threads(1);
-    for (name, case) in ssh::CASES.iter().chain(slurm::CASES) {
+    for (name, case) in &cases {
         suite.case((*name).to_owned(), || {
             let lab = lab()?;
             lab.begin();

@@ -15,6 +15,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("ssh::run", run),
     ("ssh::other_nodes", other_nodes),
     ("ssh::services", services),
+    ("ssh::hosts_without_containers", hosts_without_containers),
     ("ssh::not_reached", not_reached),
     ("ssh::cut", cut),
     ("ssh::driver_killed", driver_killed),
@@ -99,6 +100,21 @@ fn services(lab: &Lab) -> Outcome {
     }
     lab.run(0, &["cluster", "down", "-f", &file]).ok();
     lab.run(0, &["cluster", "down", "site"]).ok();
+    Ok(())
+}
+
+/// Services on the first host alone, which all others have to know, one after the other.
+fn hosts_without_containers(lab: &Lab) -> Outcome {
+    let text = format!(
+        "name = \"first\"\nimage = {IMAGE:?}\n{}\
+         [service.a]\ncommand = [\"sleep\", \"600\"]\n\
+         [service.b]\ncommand = [\"sleep\", \"600\"]\nafter = [\"a\"]\n\
+         [service.c]\ncommand = [\"sleep\", \"600\"]\nafter = [\"b\"]\n",
+        lab.ssh(&ALL)
+    );
+    let file = lab.file("first.toml", &text);
+    lab.run(0, &["cluster", "up", "-d", "-f", &file]).ok();
+    lab.run(0, &["cluster", "down", "first"]).ok();
     Ok(())
 }
 
