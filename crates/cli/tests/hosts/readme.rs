@@ -1,5 +1,5 @@
 //! The blocks of the README's section on many hosts, as they are there: on one machine, on three
-//! hosts behind `ssh`, and in Slurm, where user namespaces are allowed and where they are forbidden.
+//! hosts behind `ssh`, and in Slurm, where user namespaces are allowed or forbidden.
 //!
 //! Only the surroundings are made for them. The images that they name are in the store: Debian with
 //! all packages, so that `apt-get` has nothing to fetch. `ssh` reads the tests' own configuration,

@@ -63,8 +63,8 @@ pub fn exec(
 }
 
 /// Runs the application of a file in a cluster that is up, with these streams and a way from its
-/// node to the others, and copies its output. `directory` is where relative paths of the file start,
-/// absolute. An application with a time gets no terminal.
+/// node to the others, and copies its output. `directory` is where relative paths of the file
+/// start, absolute. An application with a time gets no terminal.
 ///
 /// # Errors
 /// If the container of its node does not run, or a host is not reached.

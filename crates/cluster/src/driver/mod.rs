@@ -4,6 +4,7 @@
 //! already. So `up` after a killed `up` goes on, and nothing is remembered beside what the
 //! commands leave: containers and a network with the cluster's label. `down` removes these.
 
+mod archive;
 mod at;
 mod copy;
 mod doors;
@@ -124,7 +125,7 @@ pub struct Ran {
 pub const TIME_OUT: u8 = 124;
 
 /// Starts all of a cluster but its run. What is there is left as it is. `directory` is where
-/// relative paths of the file start, absolute; archives for `input` are kept in the session's store.
+/// relative paths of the file start, absolute; archives of `input` are in the session's store.
 /// With a time to `hold`, the agents of other hosts end the cluster when this process is lost while
 /// it has the [`Cluster`], and no other driver has come within that time.
 ///

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use containers::Session;
 use containers::container::copy::{Landing, Packing, spool};
 
+use super::archive::{feed, result};
 use super::at::words;
-use super::copy::{feed, result};
 use super::hosts::{Host, Hosts, at_once};
 use super::{INTERRUPTED, Watcher};
 use crate::channel::{Event, Stream};
