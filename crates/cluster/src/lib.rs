@@ -8,6 +8,7 @@
 //! | [`batch`] | jobs of Slurm, PBS and LSF |
 //! | [`door`] | commands from one node's container to another's |
 //! | [`driver`] | carries a plan out |
+//! | [`spread`] | images from host to host |
 //! | [`place`] | what a driver keeps of a cluster in the store, and its lock |
 //! | [`shell`] | words for a POSIX shell |
 //! | [`error`] | the error of this crate |
@@ -28,6 +29,7 @@ pub mod place;
 pub mod plan;
 pub mod shell;
 pub mod spec;
+pub mod spread;
 pub mod wire;
 
 pub use error::{Error, Result};

@@ -209,3 +209,17 @@ pub(crate) struct ClusterProbeArgs {
     #[arg(value_name = "PLACE")]
     pub place: String,
 }
+
+/// `cluster spread`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterSpreadArgs {
+    /// Have the image IMAGE, or pull it
+    #[arg(long, value_name = "IMAGE")]
+    pub source: Option<String>,
+    /// Unpack it when all of it is there
+    #[arg(long)]
+    pub unpack: bool,
+    /// Where other hosts reach this one
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Option<std::net::Ipv4Addr>,
+}

@@ -13,13 +13,14 @@ use cluster::driver::{self, Hosts, Local, Setting, Watcher};
 use cluster::inside::{self, Probe};
 use cluster::plan::{self, Plan};
 use cluster::spec::{self, Kind, Spec, units};
+use cluster::spread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
 use crate::args::cluster::{
     ClusterAgentArgs, ClusterDoorArgs, ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs,
-    ClusterMeetArgs, ClusterProbeArgs, ClusterStatusArgs, ClusterUpArgs, Which,
+    ClusterMeetArgs, ClusterProbeArgs, ClusterSpreadArgs, ClusterStatusArgs, ClusterUpArgs, Which,
 };
 use crate::commands::batch;
 use crate::context::Context;
@@ -164,6 +165,13 @@ pub(crate) fn agent(context: &Context, _: &ClusterAgentArgs) -> Result<Exit, Rep
             Err(Report::of(&error, hint))
         }
     }
+}
+
+/// `cluster spread`.
+pub(crate) fn spread(context: &Context, args: &ClusterSpreadArgs) -> Result<Exit, Report> {
+    let (source, unpack, address) = (args.source.clone(), args.unpack, args.address);
+    spread::serve(context.session()?, &spread::Options { source, unpack, address })?;
+    Ok(Exit::OK)
 }
 
 /// `cluster idle`.
@@ -345,6 +353,10 @@ impl Shown<'_> {
 }
 
 impl Watcher for Shown<'_> {
+    fn note(&self, text: &str) {
+        self.say(text);
+    }
+
     fn phase(&self, name: &str) -> cluster::Result<()> {
         self.say(name);
         Ok(())

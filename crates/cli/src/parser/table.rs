@@ -554,6 +554,13 @@ coracle cluster cp job node1:/job/out node2:/job/in"
         "Serve the driver at the other end of standard input and output"
     ),
     command!(
+        "cluster spread",
+        Hidden,
+        cluster::ClusterSpreadArgs,
+        commands::cluster::spread,
+        "Get an image from other hosts, and pass it on: the driver is at standard input and output"
+    ),
+    command!(
         "cluster idle",
         Internal,
         cluster::ClusterIdleArgs,

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use testkit::command::{Finished, Input, run_with, until};
@@ -13,6 +14,8 @@ use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip, need_program};
 use testkit::users::Setting;
 
+use crate::images::Registry;
+
 pub(crate) type Case = fn(&Lab) -> Outcome;
 
 /// Time limit of one command.
@@ -21,7 +24,10 @@ pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 pub(crate) const IMAGE: &str = "lab/debian:1";
 const COUNT: usize = 3;
 const PORT: u16 = 2222;
-const HOME: &str = "/tmp/home";
+/// The home of the user on each host.
+pub(crate) const HOME: &str = "/tmp/home";
+/// The host of the registry, besides the three.
+pub(crate) const REGISTRY: usize = COUNT;
 
 /// Three hosts.
 pub(crate) struct Lab {
@@ -33,6 +39,7 @@ pub(crate) struct Lab {
     /// A directory that all hosts see.
     pub(crate) shared: PathBuf,
     servers: Vec<Child>,
+    registry: OnceLock<Result<Registry, Skip>>,
 }
 
 impl Drop for Lab {
@@ -48,7 +55,7 @@ impl Lab {
     pub(crate) fn start(scratch: &Scratch, person: &Person) -> Result<Self, Skip> {
         let owner = Some((person.user.uid, person.user.gid));
         let shared = scratch.dir("shared", owner, 0o755).expect("a directory");
-        let hosts = Hosts::start(COUNT, scratch.path())?;
+        let hosts = Hosts::start(COUNT + 1, scratch.path())?;
         let site = person.at(&scratch.dir("home", owner, 0o700).expect("a home"));
         // It travels to the hosts.
         if let Ok(strip) = need_program("strip") {
@@ -56,7 +63,8 @@ impl Lab {
             run_with(command.arg(&person.program), Input::Null, LIMIT).ok();
         }
         let people = vec![person.at(Path::new(HOME)); COUNT];
-        let mut lab = Self { hosts, people, site, shared, servers: Vec::new() };
+        let registry = OnceLock::new();
+        let mut lab = Self { hosts, people, site, shared, servers: Vec::new(), registry };
         lab.keys();
         for host in 0..COUNT {
             let words = ["-m", "700", "-o", &person.user.name, "-d", HOME];
@@ -68,6 +76,11 @@ impl Lab {
         }
         lab.import(&lab.people[0])?;
         Ok(lab)
+    }
+
+    /// The registry, which runs from its first use on.
+    pub(crate) fn registry(&self) -> Result<&Registry, Skip> {
+        self.registry.get_or_init(|| Registry::start(self)).as_ref().map_err(Clone::clone)
     }
 
     /// Puts the image into a home, on the first host.

@@ -5,6 +5,7 @@
 //! share nothing but a directory for the tests' own files. [`ssh::cut`] cuts a link, and must fail:
 //! so no case passes because the hosts share a kernel.
 
+mod images;
 mod lab;
 mod slurm;
 mod ssh;
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     // They share the hosts.
     suite.threads(1);
-    for (name, case) in ssh::CASES.iter().chain(slurm::CASES) {
+    for (name, case) in ssh::CASES.iter().chain(images::CASES).chain(slurm::CASES) {
         suite.case((*name).to_owned(), || {
             let lab = lab()?;
             lab.begin();

@@ -21,6 +21,7 @@ mod status;
 mod steps;
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -44,6 +45,11 @@ pub trait Watcher: Sync {
     fn phase(&self, name: &str) -> Result<()>;
     /// Waits for a signal that the application is to get, for so long at most.
     fn signal(&self, within: Duration) -> Option<i32>;
+
+    /// Something that the user may want to know.
+    fn note(&self, text: &str) {
+        let _ = text;
+    }
 
     /// Whether the start is given up. Asked some times a second.
     fn is_stopped(&self) -> bool {
@@ -87,6 +93,7 @@ impl Setting {
             directory: directory.display().to_string(),
             kept: place::directory(&self.store, cluster).display().to_string(),
             address: None,
+            sees_driver: true,
             processors: self.processors,
         }
     }
@@ -136,7 +143,7 @@ pub fn start(
             if hold.is_some() {
                 nodes.clean_up_by(&["cluster", "down", &spec.name])?;
             }
-            let sites = nodes.sites(&spec.name, directory);
+            let sites = nodes.sites(&spec.name, directory, &setting.store);
             (nodes.driven_by(setting.hosts()), sites)
         }
     };
@@ -160,10 +167,13 @@ pub fn start(
         if !matches!(phase.steps[..], [Step { act: Act::Reach(_), .. }, ..]) {
             watcher.phase(&phase.name)?;
             let stop = || watcher.is_stopped();
+            let say = |text: &str| watcher.note(text);
+            let turn = Mutex::new(());
             let one = |step: &Step| {
                 let host = hosts.of(step.host.as_deref())?;
                 let (plan, hosts, sites) = (&plan, &hosts, &sites);
-                steps::carry_out(&at::At { plan, host, hosts, sites, stop: &stop }, step)
+                let (stop, say, turn) = (&stop, &say, &turn);
+                steps::carry_out(&at::At { plan, host, hosts, sites, stop, say, turn }, step)
             };
             let done = hosts::at_once(phase.steps.iter(), one);
             is_new |= done.into_iter().collect::<Result<Vec<bool>>>()?.contains(&true);
@@ -209,7 +219,7 @@ fn reach_sites(setting: &Setting, cluster: &str, directory: &Path) -> Result<(Ho
         None => Ok((hosts, vec![setting.site(cluster, directory)])),
         Some(reach) => {
             let nodes = reach.again(setting, cluster)?;
-            let sites = nodes.sites(cluster, directory);
+            let sites = nodes.sites(cluster, directory, &setting.store);
             Ok((nodes.driven_by(hosts), sites))
         }
     }

@@ -289,7 +289,7 @@ impl Nodes {
     }
 
     /// What a plan has to know of them.
-    pub(super) fn sites(&self, cluster: &str, directory: &Path) -> Vec<Site> {
+    pub(super) fn sites(&self, cluster: &str, directory: &Path, driver: &Path) -> Vec<Site> {
         let site = |(remote, address): &(Remote, Option<Ipv4Addr>)| {
             let facts = remote.facts();
             Site {
@@ -298,6 +298,7 @@ impl Nodes {
                 directory: directory.display().to_string(),
                 kept: place::directory(&remote.stores().store, cluster).display().to_string(),
                 address: address.or_else(|| address_of(facts)),
+                sees_driver: remote.stores().read_only.as_deref() == Some(driver),
                 processors: u32::try_from(facts.cpus).unwrap_or(u32::MAX),
             }
         };

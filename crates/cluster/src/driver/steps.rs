@@ -23,8 +23,8 @@ pub(super) fn carry_out(at: &At<'_>, step: &Step) -> Result<bool> {
     match &step.act {
         Act::Told(text) => Err(Error::new(format!("this cannot be done yet: {text}"))),
         Act::Reach(_) | Act::Run { .. } => Ok(false),
-        Act::Image(name) if step.host.is_none() => images::pull(name, at),
-        Act::Image(name) => images::give(name, at),
+        Act::Image(name) => images::pull(name, at),
+        Act::Spread { image, hosts } => images::spread(image, hosts, at),
         Act::Network(words) => network::create(at, words),
         Act::Join => network::join(at).map(|()| false),
         Act::Known(words) => {

@@ -28,9 +28,12 @@ impl fmt::Display for Step {
         }
         match &self.act {
             Act::Told(text) | Act::Reach(text) => f.write_str(text),
-            Act::Image(name) if self.host.is_some() => {
-                write!(f, "image {name}    # if it is not there")
-            }
+            Act::Spread { image, hosts } => write!(
+                f,
+                "{image} to {}    # pulled once; those who see this machine's store read it there, \
+                 others get it from host to host, else through the launcher",
+                hosts.join(", ")
+            ),
             Act::Image(name) => write!(f, "coracle pull {name}    # if it is not there"),
             Act::Join => write!(f, "coracle network invite, and network join, on each host"),
             Act::Network(words)

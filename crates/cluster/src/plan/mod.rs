@@ -87,8 +87,15 @@ pub enum Act {
     Told(String),
     /// In words: how a host is reached, which is done before all else.
     Reach(String),
-    /// Has an image: the machine that drives pulls one that is not there, another host gets it.
+    /// Has an image on the machine that drives, which pulls one that is not there.
     Image(String),
+    /// Has an image on other hosts, from the machine that drives.
+    Spread {
+        /// Its name.
+        image: String,
+        /// The hosts, in the order in which it is passed on.
+        hosts: Vec<String>,
+    },
     /// Has the cluster's network.
     Network(Vec<String>),
     /// Has the networks of all hosts joined to one.
@@ -157,6 +164,8 @@ pub struct Site {
     pub kept: String,
     /// The address by which other hosts reach it, if it is known.
     pub address: Option<Ipv4Addr>,
+    /// It reads images from the store of the machine that drives.
+    pub sees_driver: bool,
     /// Processors for its containers.
     pub processors: u32,
 }
@@ -186,6 +195,7 @@ pub fn unknown_sites(spec: &Spec, directory: &str) -> Vec<Site> {
         directory: directory.to_owned(),
         kept: "$CLUSTER".to_owned(),
         address,
+        sees_driver: false,
         processors: 1,
     };
     match &spec.backends[0].kind {
@@ -206,8 +216,8 @@ pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
         }
     };
     phase("hosts", hosts(spec));
-    phase("images", images(spec));
-    phase("images on hosts", spread(spec, sites));
+    let is_here = sites.iter().any(|site| site.host.is_none());
+    phase("images", if is_here { images(spec) } else { spread(spec, sites) });
     phase("input", spec.input.iter().map(|pair| told(format!("copy {pair}"))).collect());
     phase("network", network(spec, sites));
     phase("join", join_hosts(spec));
@@ -391,20 +401,33 @@ fn images(spec: &Spec) -> Vec<Step> {
     seen.iter().map(step).collect()
 }
 
-/// The images of the containers on other hosts.
+/// The images of containers on other hosts. They are passed on within a zone before they go to the
+/// next one.
 fn spread(spec: &Spec, sites: &[Site]) -> Vec<Step> {
-    let names = images(spec).into_iter().filter_map(|step| match step.act {
-        Act::Image(name) => Some(name),
+    let zone = |name: &String| match &spec.backends[0].kind {
+        Kind::Ssh { hosts, .. } => {
+            hosts.iter().find(|host| host.host == *name).and_then(|host| host.zone.clone())
+        }
         _ => None,
-    });
-    let names: Vec<String> = names.collect();
-    let others = sites.iter().filter(|site| site.host.is_some());
-    let each = |site: &Site| {
-        let host = site.host.clone();
-        let step = |name: &String| Step { host: host.clone(), act: Act::Image(name.clone()) };
-        names.iter().map(step).collect::<Vec<_>>()
     };
-    others.flat_map(each).collect()
+    let all: Vec<String> = sites.iter().filter_map(|site| site.host.clone()).collect();
+    let mut zones: Vec<Option<String>> = Vec::new();
+    all.iter().map(zone).for_each(|zone| {
+        if !zones.contains(&zone) {
+            zones.push(zone);
+        }
+    });
+    let mut hosts = all;
+    hosts.sort_by_key(|host| zones.iter().position(|other| *other == zone(host)));
+    images(spec)
+        .into_iter()
+        .map(|step| match step.act {
+            Act::Image(image) => {
+                Step { host: None, act: Act::Spread { image, hosts: hosts.clone() } }
+            }
+            _ => step,
+        })
+        .collect()
 }
 
 fn network(spec: &Spec, sites: &[Site]) -> Vec<Step> {

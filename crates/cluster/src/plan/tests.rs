@@ -14,6 +14,7 @@ fn explained(name: &str) -> String {
             directory: "/lab".into(),
             kept: "/store/clusters/x".into(),
             address: None,
+            sees_driver: true,
             processors: 8,
         }],
         _ => unknown_sites(&spec, "/lab"),
