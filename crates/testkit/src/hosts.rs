@@ -268,6 +268,19 @@ impl Hosts {
         self.wire(&[&queue[..], &bucket].concat());
     }
 
+    /// Lets a host send no more than a rate.
+    ///
+    /// # Panics
+    /// If that is not possible.
+    pub fn limit_sent(&self, host: usize, rate: &str) {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.firsts[host].process.id()));
+        command.args(["tc", "qdisc", "replace", "dev", "eth0", "root"]);
+        command.args(["tbf", "rate", rate, "burst", "256kb", "latency", "50ms"]);
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        run_with(&mut command, Input::Null, SOON).ok();
+    }
+
     /// The bytes that a host has sent over its link.
     ///
     /// # Panics

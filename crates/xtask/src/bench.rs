@@ -18,6 +18,7 @@ mod net;
 mod places;
 mod pull;
 mod report;
+mod spread;
 mod start;
 
 use std::fs;
@@ -81,6 +82,7 @@ const ALL: &[(&str, Who, Measure)] = &[
     ("engines", Who::OneId, engines::measure),
     ("mpi", Who::OneId, mpi::measure),
     ("net", Who::OneId, net::measure),
+    ("spread", Who::Range, spread::measure),
 ];
 
 pub(crate) use inside::{call_loop, fault_loop, time_loop};

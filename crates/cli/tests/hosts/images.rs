@@ -17,6 +17,7 @@ use crate::lab::{Case, HOME, LIMIT, Lab, REGISTRY};
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("images::passed_on", passed_on),
     ("images::host_lost", host_lost),
+    ("images::slow_host", slow_host),
     ("images::no_room", no_room),
     ("images::closed_ports", closed_ports),
 ];
@@ -242,6 +243,25 @@ fn host_lost(lab: &Lab) -> Outcome {
     assert!(driver - before[0] < size - kept + size / 10 + TALK, "what was there is sent again");
     assert!(registry - before[1] < 10_000, "the registry was asked again");
     assert_eq!(id(lab, 0, "lab/lost"), id(lab, 1, "lab/lost"));
+    Ok(())
+}
+
+/// A host with a slow link does not slow the one behind it.
+fn slow_host(lab: &Lab) -> Outcome {
+    warm(lab)?;
+    lab.registry()?.push("lab/slow", &image(6, LAYER));
+    let file = file(lab, "slow", "lab/slow");
+    lab.hosts.limit(1, "4mbit");
+    let mut others = None;
+    let done = up_meanwhile(lab, &file, || {
+        let last = until(LIMIT, || id(lab, 2, "lab/slow"));
+        others = last.zip(Some(id(lab, 1, "lab/slow")));
+        lab.hosts.limit(1, "10gbit");
+    });
+    done.ok();
+    let (last, slow) = others.expect("the last host gets no image");
+    assert_eq!(slow, None, "the slow host was not slow");
+    assert_eq!(id(lab, 1, "lab/slow"), Some(last));
     Ok(())
 }
 

@@ -67,29 +67,31 @@ fn hand_on(
     unpack: bool,
     at: &At<'_>,
 ) -> Result<()> {
-    let mut alone = session::run(name, source, hosts, unpack, at)?;
+    let session::Outcome { mut alone, failed } = session::run(name, source, hosts, unpack, at)?;
     if alone.is_empty() {
-        return Ok(());
+        return failed.map_or(Ok(()), Err);
     }
     let names: Vec<&str> = alone.iter().map(|(host, _)| host.name()).collect();
-    let (count, why) = (names.len(), &alone[0].1);
-    let first = names[0];
+    let (count, first) = (names.len(), names[0]);
+    let to = if count > 3 { format!("{count} hosts") } else { names.join(", ") };
+    let why = &alone[0].1;
     (at.say)(&format!(
-        "{name} goes through the launcher to {}: {first} does not reach the others ({why})",
-        if count > 3 { format!("{count} hosts") } else { names.join(", ") }
+        "{name} goes through the launcher to {to}: {first} does not reach the others ({why})"
     ));
-    let is_first_hop = count == hosts.len() && count > 1;
     let (first, _) = alone.remove(0);
     give(name, source, first)?;
-    let rest: Vec<&dyn Host> = alone.into_iter().map(|(host, _)| host).collect();
+    let mut rest: Vec<&dyn Host> = alone.into_iter().map(|(host, _)| host).collect();
     // A machine that nobody reaches may drive hosts that reach each other.
-    let rest = if is_first_hop {
-        let alone = session::run(name, first, &rest, false, at)?;
-        alone.into_iter().map(|(host, _)| host).collect()
-    } else {
-        rest
-    };
-    at_once(rest.iter(), |host| give(name, source, *host)).into_iter().collect()
+    if count == hosts.len() && !rest.is_empty() {
+        let outcome = session::run(name, first, &rest, false, at)?;
+        if let Some(failed) = outcome.failed {
+            return Err(failed);
+        }
+        rest = outcome.alone.into_iter().map(|(host, _)| host).collect();
+    }
+    let given = at_once(rest.iter(), |host| give(name, source, *host));
+    given.into_iter().collect::<Result<Vec<()>>>()?;
+    failed.map_or(Ok(()), Err)
 }
 
 fn gone(name: &str, host: &dyn Host) -> Error {

@@ -6,6 +6,9 @@ use super::{Act, Phase, Plan, ReadyBy, Step};
 use crate::shell::join;
 use crate::spec::units;
 
+/// So many hosts are named.
+const SHOWN: usize = 8;
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "cluster {}", self.cluster)?;
@@ -28,12 +31,18 @@ impl fmt::Display for Step {
         }
         match &self.act {
             Act::Told(text) | Act::Reach(text) => f.write_str(text),
-            Act::Spread { image, hosts } => write!(
-                f,
-                "{image} to {}    # pulled once; those who see this machine's store read it there, \
-                 others get it from host to host, else through the launcher",
-                hosts.join(", ")
-            ),
+            Act::Spread { image, hosts } => {
+                let shown = &hosts[..hosts.len().min(SHOWN)];
+                let more = hosts.len() - shown.len();
+                let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+                write!(
+                    f,
+                    "{image} to {}{more}\n    pulled by this machine, if it is not there; then by \
+                     the first of these ways:\n    a store of this machine that they see; from host \
+                     to host, while it arrives; through the launcher",
+                    shown.join(", ")
+                )
+            }
             Act::Image(name) => write!(f, "coracle pull {name}    # if it is not there"),
             Act::Join => write!(f, "coracle network invite, and network join, on each host"),
             Act::Network(words)

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io::{Read, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use net::peers::secure::{Secure, SecureStream, explain};
 use oci::Descriptor;
 use store::Ingest;
 
-use super::serve::{Ask, OVER};
+use super::route::{Route, WINDOW};
+use super::serve::{Ask, OVER, TOTAL};
 use super::shelf::{PIECE, Shelf};
 use super::words::Place;
 use crate::error::{Error, Result};
@@ -108,9 +110,14 @@ impl<'a> Fetch<'a> {
     pub(super) fn all(&self) -> Result<()> {
         let (next, count) = (AtomicUsize::new(0), self.shelf.count());
         let failure = Mutex::new(None);
+        let (working, over) = channel::<()>();
         std::thread::scope(|scope| {
+            scope.spawn(move || self.watch(&over));
             for _ in 0..AT_ONCE.min(count) {
-                scope.spawn(|| {
+                let working = working.clone();
+                let (next, failure) = (&next, &failure);
+                scope.spawn(move || {
+                    let _working = working;
                     let mut line = None;
                     while !self.stopped.load(Ordering::Relaxed) {
                         let number = next.fetch_add(1, Ordering::Relaxed);
@@ -123,8 +130,42 @@ impl<'a> Fetch<'a> {
                     }
                 });
             }
+            drop(working);
         });
         failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+
+    /// Until the others have ended: asks another host when the one that is asked is slow.
+    fn watch(&self, over: &Receiver<()>) {
+        let mut route = Route::default();
+        let mut line: Line = None;
+        let mut before = self.shelf.total();
+        while over.recv_timeout(WINDOW) == Err(RecvTimeoutError::Timeout) {
+            let (asked, total) = (self.current(), self.shelf.total());
+            let received = total.saturating_sub(std::mem::replace(&mut before, total));
+            let next = asked + 1;
+            if next >= self.hosts().len() || self.blamed().contains(&next) {
+                continue;
+            }
+            let there = self.total(next, &mut line);
+            if there.is_none() {
+                line = None;
+            }
+            let ahead = there.unwrap_or(0).saturating_sub(total);
+            if let Some(to) = route.turn(asked, received, next, ahead) {
+                let _ =
+                    self.current.compare_exchange(asked, to, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// How many bytes of all blobs another host has.
+    fn total(&self, number: usize, line: &mut Line) -> Option<u64> {
+        let stream = self.line(number, line).ok()?;
+        let mut bytes = [0; 8];
+        let ask = Ask { number: TOTAL, offset: 0, whole: false };
+        stream.write_all(&ask.bytes()).and_then(|()| stream.read_exact(&mut bytes)).ok()?;
+        Some(u64::from_le_bytes(bytes))
     }
 
     /// Has one blob.
@@ -233,6 +274,14 @@ impl<'a> Fetch<'a> {
         Ok(())
     }
 
+    /// The connection to a host, which is made if it is not there.
+    fn line<'l>(&self, asked: usize, line: &'l mut Line) -> Result<&'l mut SecureStream, String> {
+        if line.as_ref().is_none_or(|(at, _)| *at != asked) {
+            *line = Some((asked, self.dial(asked)?));
+        }
+        line.as_mut().map(|(_, stream)| stream).ok_or_else(String::new)
+    }
+
     /// Takes bytes of a blob that have come.
     fn take(
         &self,
@@ -279,10 +328,7 @@ impl<'a> Fetch<'a> {
         if ingest.is_complete() {
             return Ok(());
         }
-        let stream = match line {
-            Some((at, stream)) if *at == asked => stream,
-            line => &mut line.insert((asked, self.dial(asked).map_err(Trouble::Other)?)).1,
-        };
+        let stream = self.line(asked, line).map_err(Trouble::Other)?;
         let other = |error: std::io::Error| Trouble::Other(explain(&error));
         let ask = Ask { number: number as u32, offset: ingest.offset(), whole };
         stream.write_all(&ask.bytes()).map_err(other)?;
@@ -298,6 +344,9 @@ impl<'a> Fetch<'a> {
             let bytes = &mut piece[..length as usize];
             stream.read_exact(bytes).map_err(other)?;
             self.take(number, blob, bytes, ingest)?;
+            if !ingest.is_complete() && self.current() != asked {
+                return Err(Trouble::Other("another host is asked".to_owned()));
+            }
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 //!
 //! One asks for a blob by its number, from an offset (13 bytes), and gets frames: a length in four
 //! bytes, and so many bytes of the blob. A frame of no bytes says that there are no more yet, one of
-//! the length [`OVER`] that the blob is begun anew here.
+//! the length [`OVER`] that the blob is begun anew here. The number [`TOTAL`] asks how many bytes of
+//! all blobs are there: eight bytes.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -18,6 +19,8 @@ use super::shelf::{PIECE, Shelf};
 
 /// The length of a frame after which nothing comes.
 pub(super) const OVER: u32 = u32::MAX;
+/// Stands in the place of a blob's number.
+pub(super) const TOTAL: u32 = u32::MAX;
 /// So often something is sent while a blob does not grow.
 const EVERY: Duration = Duration::from_secs(1);
 /// A connection has to show its key within so long.
@@ -117,7 +120,12 @@ impl Server {
             let mut ask = [0; ASK];
             stream.wait_for_ever()?;
             stream.read_exact(&mut ask)?;
-            self.answer(&Ask::read(ask), &mut stream)?;
+            let ask = Ask::read(ask);
+            if ask.number == TOTAL {
+                stream.write_all(&self.shelf.total().to_le_bytes())?;
+            } else {
+                self.answer(&ask, &mut stream)?;
+            }
         }
     }
 

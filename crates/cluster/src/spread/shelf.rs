@@ -105,6 +105,11 @@ impl Shelf {
         self.changed.notify_all();
     }
 
+    /// How many bytes of all blobs are there.
+    pub(super) fn total(&self) -> u64 {
+        self.items().iter().map(|item| item.length).sum()
+    }
+
     /// Waits until a blob has more bytes than so many, or with `whole` until it has all. `None` if
     /// that takes longer than `patience`.
     pub(super) fn wait(

@@ -43,18 +43,25 @@ enum Heard {
     Ended(Result<Done>),
 }
 
+/// What has come of it.
+pub(super) struct Outcome<'h> {
+    pub(super) alone: Vec<Alone<'h>>,
+    /// Why the first host that has failed has not got it.
+    pub(super) failed: Option<Error>,
+}
+
 /// Gives an image to hosts, in this order. The source pulls it if it is not there, and with
-/// `unpack` unpacks it. Returns those that reach none of the others.
+/// `unpack` unpacks it. Those that reach none of the others, or fail, hold up nobody.
 ///
 /// # Errors
-/// That of the source, or of the first host that fails; the others have the image then.
+/// That of the source.
 pub(super) fn run<'h>(
     name: &str,
     source: &'h dyn Host,
     hosts: &[&'h dyn Host],
     unpack: bool,
     at: &At<'_>,
-) -> Result<Vec<Alone<'h>>> {
+) -> Result<Outcome<'h>> {
     let start = |(number, host): (usize, &'h dyn Host)| {
         let mut words = words(&["cluster", "spread"]);
         if number == 0 {
@@ -87,15 +94,15 @@ pub(super) fn run<'h>(
         }
         ended?;
         let hosts = members.iter().zip(session.states).skip(1);
-        let mut alone = Vec::new();
+        let mut outcome = Outcome { alone: Vec::new(), failed: None };
         for (member, state) in hosts {
             match state {
-                State::Alone(why) => alone.push((member.host, why)),
-                State::Failed(error) => return Err(error),
+                State::Alone(why) => outcome.alone.push((member.host, why)),
+                State::Failed(error) => outcome.failed = outcome.failed.or(Some(error)),
                 State::Starting | State::Listening(_) | State::Done => {}
             }
         }
-        Ok(alone)
+        Ok(outcome)
     })
 }
 
@@ -179,6 +186,11 @@ impl Session<'_, '_> {
             Heard::Said(Said::Done(_)) => *state = State::Done,
             Heard::Said(Said::Alone(why)) => *state = State::Alone(why),
             Heard::Ended(_) if matches!(state, State::Done | State::Alone(_)) => {}
+            Heard::Ended(Ok(done)) if done.err.is_empty() => {
+                let fact = format!("{}: its process has ended with {}", what(), done.status);
+                let hint = "call up again: it goes on where it was";
+                *state = State::Failed(Error::new(fact).with_hint(hint));
+            }
             Heard::Ended(Ok(done)) => *state = State::Failed(failed(what(), &member.words, &done)),
             Heard::Ended(Err(error)) => {
                 *state = State::Failed(Error::new(format!("{}: {error}", what())));
