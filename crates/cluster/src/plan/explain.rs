@@ -37,9 +37,8 @@ impl fmt::Display for Step {
                 let more = if more == 0 { String::new() } else { format!(" and {more} more") };
                 write!(
                     f,
-                    "{image} to {}{more}\n    pulled by this machine, if it is not there; then by \
-                     the first of these ways:\n    a store of this machine that they see; from host \
-                     to host, while it arrives; through the launcher",
+                    "{image} to {}{more}    # pulled if it is not there; by a store that they see, \
+                     else from host to host, else through the launcher",
                     shown.join(", ")
                 )
             }

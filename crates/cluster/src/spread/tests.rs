@@ -28,7 +28,8 @@ fn place(key: PublicKey, listener: &TcpListener) -> Place {
 impl Member {
     fn new(blobs: &[Descriptor]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let store = store::Store::open(directory.path(), store::Options::default()).unwrap();
+        let options = store::Options { create: true, ..store::Options::default() };
+        let store = store::Store::open(directory.path(), options).unwrap();
         let key = Key::generate().unwrap();
         let secure = Arc::new(Secure::new(&key).unwrap());
         let shelf = Arc::new(Shelf::new(store));
