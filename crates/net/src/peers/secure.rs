@@ -226,7 +226,7 @@ mod tests {
     fn silence() {
         let (server, _) = pair();
         let (listener, at) = listener();
-        let silent = TcpStream::connect(at).unwrap();
+        let silent = TcpStream::connect_timeout(&at.into(), SOON).unwrap();
         let socket = listener.accept().unwrap().0;
         let error = server.accept(socket, Duration::from_millis(50)).err().unwrap();
         assert_eq!(explain(&error), "it does not answer");
