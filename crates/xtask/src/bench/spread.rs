@@ -58,7 +58,7 @@ pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
         one.push(lab.spread(&[0])?);
         let before = lab.hosts.sent(count + 1);
         every.push(lab.spread(&all)?);
-        sent.push((lab.hosts.sent(count + 1) - before) as f64);
+        sent.push(megabytes(lab.hosts.sent(count + 1) - before));
     }
     for (name, program, words) in [
         ("skopeo copy", "skopeo", ["copy", "--src-tls-verify=false", "docker://", "dir:copy"]),
@@ -92,13 +92,17 @@ pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     lines.push(Line {
         what: "sent by the registry".to_owned(),
         against: "the image".to_owned(),
-        ours: format!("{:.1} MB", sent / 1e6),
-        theirs: format!("{:.1} MB", size as f64 / 1e6),
-        value: sent / size as f64,
+        ours: format!("{sent:.1} MB"),
+        theirs: format!("{:.1} MB", megabytes(size)),
+        value: sent / megabytes(size),
         aim: ONCE,
         unit: "",
     });
     Ok(lines)
+}
+
+fn megabytes(bytes: u64) -> f64 {
+    f64::from(u32::try_from(bytes / 1000).unwrap_or(u32::MAX)) / 1000.0
 }
 
 impl<'b> Lab<'b> {
@@ -204,7 +208,7 @@ impl<'b> Lab<'b> {
                 scope.spawn(move || run_with(&mut command, Input::Null, LIMIT))
             };
             let threads: Vec<_> = hosts.iter().zip(&homes).map(run).collect();
-            let ended = threads.into_iter().map(|thread| thread.join());
+            let ended = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
             ended.collect::<Result<Vec<_>, _>>().map_err(|_| "a thread has ended".to_owned())
         });
         let time = began.elapsed().as_secs_f64();
