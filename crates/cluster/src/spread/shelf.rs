@@ -157,7 +157,7 @@ impl Shelf {
         }
         match self.room() {
             // What an earlier process has left of blobs is not counted.
-            Some(free) if free < missing && missing > 0 && free < missing - self.left(missing) => {
+            Some(free) if free < missing - self.left(missing) => {
                 Err(self.full(&format!("{image} needs {}", size::human(missing)), free))
             }
             _ => Ok(()),
