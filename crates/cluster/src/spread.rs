@@ -7,19 +7,19 @@
 //!
 //! **Why a chain.** A link carries as much in one direction while it is busy in the other. In a
 //! chain each host receives every byte once and sends it once, so all have the image when one
-//! could have downloaded it, and a little later for each hop: a piece of 64 KiB has to arrive before
-//! it goes on. In a tree an inner host sends everything twice, which halves the rate.
+//! could have downloaded it, and a little later for each hop: a piece of 64 KiB has to arrive
+//! before it goes on. In a tree an inner host sends everything twice, which halves the rate.
 //!
 //! **Who is lost.** A host knows several of those before it ([`order`]), and asks the next of them
 //! from the byte that it has when one is gone, silent for five seconds, or sends what has not the
 //! blob's digest. Those before it are always earlier in the chain, so nobody waits in a circle.
 //!
 //! **Who is slow.** A host that falls behind while the next of those before it has much more tries
-//! that one for two seconds, and stays there if more comes ([`route`]).
+//! that one for two seconds, and stays there if more comes (`route`).
 //!
-//! **Who is let in.** Each process makes a key for its lifetime. The driver, to which standard input
-//! and output lead, tells each whom to ask and whom to answer; connections are TLS 1.3 with these
-//! keys ([`net::peers::secure`]).
+//! **Who is let in.** Each process makes a key for its lifetime. The driver, to which standard
+//! input and output lead, tells each whom to ask and whom to answer; connections are TLS 1.3 with
+//! these keys ([`net::peers::secure`]).
 //!
 //! | module | what is there |
 //! |---|---|

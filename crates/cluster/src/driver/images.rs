@@ -1,4 +1,5 @@
-//! Images on hosts: each is resolved once, by the machine that drives, and every host gets the same.
+//! Images on hosts: each is resolved once, by the machine that drives, and every host gets the
+//! same.
 
 mod session;
 

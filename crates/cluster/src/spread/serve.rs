@@ -1,9 +1,9 @@
 //! Answers other hosts.
 //!
 //! One asks for a blob by its number, from an offset (13 bytes), and gets frames: a length in four
-//! bytes, and so many bytes of the blob. A frame of no bytes says that there are no more yet, one of
-//! the length [`OVER`] that the blob is begun anew here. The number [`TOTAL`] asks how many bytes of
-//! all blobs are there: eight bytes.
+//! bytes, and so many bytes of the blob. A frame of no bytes says that there are no more yet, one
+//! of the length [`OVER`] that the blob is begun anew here. The number [`TOTAL`] asks how many
+//! bytes of all blobs are there: eight bytes.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

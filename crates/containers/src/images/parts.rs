@@ -1,5 +1,5 @@
-//! An image as blobs that the caller brings from anywhere: which they are, and the image's name once
-//! they are in the store.
+//! An image as blobs that the caller brings from anywhere: which they are, and the image's name
+//! once they are in the store.
 
 use std::io::Read;
 
