@@ -9,6 +9,7 @@
 //! | [`door`] | commands from one node's container to another's |
 //! | [`driver`] | carries a plan out |
 //! | [`place`] | what a driver keeps of a cluster in the store, and its lock |
+//! | `clock` | hosts whose clock is wrong |
 //! | [`shell`] | words for a POSIX shell |
 //! | [`error`] | the error of this crate |
 //! | [`wire`] | what driver and agent say to each other |
@@ -19,6 +20,7 @@
 pub mod agent;
 pub mod batch;
 pub mod channel;
+mod clock;
 pub mod door;
 pub mod driver;
 pub mod error;

@@ -10,6 +10,7 @@
 //! Everything on a host is a child of its first process, which dies with this value. So nothing is
 //! left over: [`Hosts::left`] says what a test has not ended itself.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read as _;
 use std::net::Ipv4Addr;
@@ -32,6 +33,66 @@ pub struct Hosts {
     relays: Vec<Child>,
     wire: First,
     firsts: Vec<First>,
+}
+
+/// A process of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number on this machine, not on the host.
+    pub pid: u32,
+    /// The number of its parent.
+    pub parent: u32,
+    /// Its words, with spaces between them; the name of one that has none.
+    pub words: String,
+}
+
+impl Process {
+    /// Ends it as `kill -9` does.
+    pub fn kill(&self) {
+        kill(self.pid);
+    }
+}
+
+fn kill(pid: u32) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid.cast_signed()) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+/// All processes of this machine that have not ended, each with the inode number of its pid
+/// namespace.
+fn all_processes() -> Vec<(Process, u64)> {
+    let found = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let (head, rest) = stat.rsplit_once(") ")?;
+        let mut fields = rest.split(' ');
+        // One that waits for its parent has ended.
+        if fields.next()? == "Z" {
+            return None;
+        }
+        let parent = fields.next()?.parse().ok()?;
+        let namespace = fs::metadata(entry.path().join("ns/pid")).ok()?.ino();
+        let words = fs::read(entry.path().join("cmdline")).ok()?;
+        let words = String::from_utf8_lossy(&words).replace('\0', " ").trim_end().to_owned();
+        let name = || head.split_once('(').map_or("", |parts| parts.1).to_owned();
+        let words = if words.is_empty() { name() } else { words };
+        Some((Process { pid, parent, words }, namespace))
+    });
+    found.collect()
+}
+
+/// Ends the process that [`Hosts::command`] has started on a host, and not only the one that has
+/// started it.
+pub(crate) fn end_there(child: &mut Child) {
+    let started = child.id();
+    for (process, _) in all_processes() {
+        if process.parent == started {
+            process.kill();
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// The first process of a host.
@@ -105,19 +166,24 @@ impl First {
         Ok(Self { process, namespace: namespace.map_err(failed)?.ino() })
     }
 
-    /// Processes of the host, the first one left out.
-    fn others(&self) -> Vec<u32> {
-        let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
-            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let namespace = fs::metadata(entry.path().join("ns/pid")).ok()?.ino();
-            (namespace == self.namespace).then_some(pid)
-        });
-        let is_first = |pid: &u32| {
-            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-            let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-            line.is_some_and(|line| line.split_whitespace().next_back() == Some("1"))
-        };
-        pids.filter(|pid| !is_first(pid)).collect()
+    /// Processes of the host, those in further namespaces included, the first one left out.
+    fn others(&self) -> Vec<Process> {
+        let all = all_processes();
+        let of_host = all.iter().filter(|(_, namespace)| *namespace == self.namespace);
+        let mut pids: HashSet<u32> = of_host.map(|(process, _)| process.pid).collect();
+        // A namespace's processes are beneath the one that has made it.
+        loop {
+            let children = all.iter().filter(|(process, _)| pids.contains(&process.parent));
+            let more: Vec<u32> = children.map(|(process, _)| process.pid).collect();
+            let before = pids.len();
+            pids.extend(more);
+            if pids.len() == before {
+                break;
+            }
+        }
+        let is_first = |process: &Process| process.parent == self.process.id();
+        let all = all.into_iter().map(|(process, _)| process);
+        all.filter(|process| pids.contains(&process.pid) && !is_first(process)).collect()
     }
 
     fn end(&mut self) {
@@ -281,17 +347,21 @@ impl Hosts {
         field.and_then(|field| field.parse().ok()).expect("the bytes that were sent")
     }
 
+    /// The processes of a host, its first one left out.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn processes(&self, host: usize) -> Vec<Process> {
+        self.firsts[host].others()
+    }
+
     /// The processes that are left on all hosts, each by name.
     pub fn left(&self) -> Vec<String> {
-        let pids = self.firsts.iter().flat_map(First::others);
-        let name = |pid: u32| {
-            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // Who has ended and waits for its parent is nobody any more.
-            let is_over = state.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z"));
-            (!name.is_empty() && !is_over).then(|| format!("{} {pid}", name.trim()))
+        let name = |process: Process| {
+            let name = fs::read_to_string(format!("/proc/{}/comm", process.pid)).ok()?;
+            Some(format!("{} {}", name.trim(), process.pid))
         };
-        pids.filter_map(name).collect()
+        self.firsts.iter().flat_map(First::others).filter_map(name).collect()
     }
 
     /// Waits until no process is left on any host; tells which are, if that takes too long.

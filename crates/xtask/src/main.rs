@@ -43,6 +43,8 @@ usage: cargo xtask TASK
                      container
   cluster faults [MINUTES]
                      a network of several hosts with bad links under load, for an hour
+  cluster kills [POINTS]
+                     drivers, agents and daemons killed at 500 random moments of commands
   kernels [--debug] [--kvm] [NAME]... [-- CASE...]
                      the differential suite on other kernels, in virtual machines; hours
   release            build the release binary and check its shape

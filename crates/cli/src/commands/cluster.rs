@@ -5,11 +5,11 @@ pub(crate) mod members;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster::agent;
 use cluster::door;
-use cluster::driver::{self, Hosts, Local, Setting, Watcher};
+use cluster::driver::{self, Hosts, Local, Lost, Setting, Watcher};
 use cluster::inside::{self, Probe};
 use cluster::plan::{self, Plan};
 use cluster::spec::{self, Kind, Spec, units};
@@ -41,6 +41,8 @@ const MORE: &[Column] = &[("State", "STATE")];
 const ENDING: [i32; 3] = [1, 2, 15];
 /// How often is looked whether somebody else has ended a cluster.
 const LOOK: Duration = Duration::from_secs(5);
+/// How often is looked whether a host is lost.
+const GLANCE: Duration = Duration::from_secs(1);
 
 impl From<cluster::Error> for Report {
     fn from(error: cluster::Error) -> Self {
@@ -131,7 +133,9 @@ pub(crate) fn down(context: &Context, args: &ClusterDownArgs) -> Result<Exit, Re
 /// `cluster status`.
 pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit, Report> {
     let name = name(&args.which)?;
-    let containers = driver::status(&name, &driver::reach(&setting(context)?, &name)?)?;
+    let (hosts, mut lost) = driver::reach_some(&setting(context)?, &name)?;
+    let (containers, also) = driver::status_of_reached(&name, &hosts)?;
+    lost.extend(also);
     let row = |one: &driver::Container| {
         json!({
             "Name": one.name,
@@ -145,10 +149,17 @@ pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit
     };
     let mut rows = batch::rows(context, &name)?;
     rows.extend(containers.iter().map(row));
+    rows.extend(lost.iter().map(|lost| {
+        json!({
+            "Name": "", "Role": "", "Host": lost.host, "State": "lost", "Status": "not reached",
+            "Image": "", "Ports": "",
+        })
+    }));
     let format = args.format.as_deref();
     let listing = Listing { format, shown: COLUMNS, more: MORE, quiet: None };
     output::print(&listing.render(&rows)?)?;
-    Ok(Exit::OK)
+    lost.iter().for_each(|lost| note(&lost.why));
+    Ok(if lost.is_empty() { Exit::OK } else { Exit(1) })
 }
 
 /// `cluster agent`.
@@ -274,16 +285,31 @@ fn cannot_wait(error: &std::io::Error) -> Report {
     Report::new("signals cannot be waited for").cause(std::io::Error::other(error.to_string()))
 }
 
-/// Waits for a signal, or until somebody else has ended the cluster. Returns the exit status.
+/// Waits for a signal, or until somebody else has ended the cluster. Hosts that are lost meanwhile
+/// are told; the others go on. Returns the exit status.
 fn wait(cluster: &str, hosts: &Hosts, interrupted: &Interrupted<'_>) -> cluster::Result<u8> {
-    let timeout = Timespec::try_from(LOOK).ok();
+    let timeout = Timespec::try_from(GLANCE).ok();
+    let mut told: Vec<Lost> = Vec::new();
+    let mut looked = Instant::now();
     loop {
         let _ = poll(&mut [PollFd::new(interrupted.signals, PollFlags::IN)], timeout.as_ref());
         if let Some(Exit(status)) = interrupted.is_so().then(|| interrupted.exit()).flatten() {
             return Ok(status);
         }
-        if driver::status(cluster, hosts)?.is_empty() {
-            return Ok(0);
+        let lost = hosts.lost();
+        for new in lost.iter().filter(|lost| !told.contains(lost)) {
+            note(&new.why);
+        }
+        if lost.len() == hosts.all().count() {
+            return Err(cluster::Error::new("all hosts are lost"));
+        }
+        told = lost;
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            let (left, lost) = driver::status_of_reached(cluster, hosts)?;
+            if left.is_empty() && lost.len() < hosts.all().count() {
+                return Ok(0);
+            }
         }
     }
 }
@@ -348,6 +374,10 @@ impl Watcher for Shown<'_> {
     fn phase(&self, name: &str) -> cluster::Result<()> {
         self.say(name);
         Ok(())
+    }
+
+    fn warn(&self, text: &str) {
+        self.say(text);
     }
 
     fn signal(&self, within: Duration) -> Option<i32> {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use testkit::command::{Finished, Input, run_with, until};
@@ -19,9 +20,9 @@ pub(crate) type Case = fn(&Lab) -> Outcome;
 pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 /// The image of all clusters.
 pub(crate) const IMAGE: &str = "lab/debian:1";
-const COUNT: usize = 3;
+pub(crate) const COUNT: usize = 3;
 const PORT: u16 = 2222;
-const HOME: &str = "/tmp/home";
+pub(crate) const HOME: &str = "/tmp/home";
 
 /// Three hosts.
 pub(crate) struct Lab {
@@ -32,12 +33,12 @@ pub(crate) struct Lab {
     pub(crate) site: Person,
     /// A directory that all hosts see.
     pub(crate) shared: PathBuf,
-    servers: Vec<Child>,
+    servers: Mutex<Vec<(usize, Child)>>,
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        for server in &mut self.servers {
+        for (_, server) in self.servers.get_mut().unwrap_or_else(PoisonError::into_inner) {
             let _ = server.kill();
             let _ = server.wait();
         }
@@ -56,7 +57,7 @@ impl Lab {
             run_with(command.arg(&person.program), Input::Null, LIMIT).ok();
         }
         let people = vec![person.at(Path::new(HOME)); COUNT];
-        let mut lab = Self { hosts, people, site, shared, servers: Vec::new() };
+        let lab = Self { hosts, people, site, shared, servers: Mutex::default() };
         lab.keys();
         for host in 0..COUNT {
             let words = ["-m", "700", "-o", &person.user.name, "-d", HOME];
@@ -134,7 +135,7 @@ impl Lab {
     }
 
     /// Starts the server of a host, which the user runs.
-    fn serve(&mut self, host: usize) -> Result<(), Skip> {
+    fn serve(&self, host: usize) -> Result<(), Skip> {
         let sshd = need_program("sshd")?;
         let (at, home) = (self.shared.display(), self.people[host].home.display());
         let text = format!(
@@ -144,10 +145,12 @@ impl Lab {
         );
         let file = self.shared.join(format!("sshd{host}"));
         fs::write(&file, text).expect("a file");
-        let log = fs::File::create(self.shared.join(format!("sshd{host}.log"))).expect("a file");
+        let log = self.shared.join(format!("sshd{host}.log"));
+        let log = fs::File::options().append(true).create(true).open(log).expect("a file");
         let mut command = self.command(host, &sshd, &["-D", "-e", "-f"]);
         command.arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        self.servers.push(command.spawn().expect("sshd"));
+        let server = command.spawn().expect("sshd");
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner).push((host, server));
         let up = until(Duration::from_secs(20), || {
             let words = ["-c", &format!("exec 3<>/dev/tcp/{}/{PORT}", self.hosts.address(host))];
             let mut command = self.command(host, Path::new("/bin/bash"), &words);
@@ -155,6 +158,19 @@ impl Lab {
         });
         let why = || fs::read_to_string(self.shared.join(format!("sshd{host}.log")));
         up.ok_or_else(|| Skip(format!("sshd does not serve: {}", why().unwrap_or_default())))
+    }
+
+    /// Starts the servers again that somebody has ended.
+    pub(crate) fn mend_servers(&self) -> Result<(), Skip> {
+        let mut ended = Vec::new();
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.retain_mut(|(host, server)| {
+            let lives = matches!(server.try_wait(), Ok(None));
+            ended.extend((!lives).then_some(*host));
+            lives
+        });
+        drop(servers);
+        ended.into_iter().try_for_each(|host| self.serve(host))
     }
 
     /// A program on a host, as the user, who may not make namespaces.

@@ -5,8 +5,11 @@
 //! share nothing but a directory for the tests' own files. [`ssh::cut`] cuts a link, and must fail:
 //! so no case passes because the hosts share a kernel.
 
+mod failures;
+mod kills;
 mod lab;
 mod slurm;
+mod small;
 mod ssh;
 
 use std::path::Path;
@@ -41,7 +44,7 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     // They share the hosts.
     suite.threads(1);
-    for (name, case) in ssh::CASES.iter().chain(slurm::CASES) {
+    for (name, case) in ssh::CASES.iter().chain(slurm::CASES).chain(failures::CASES).chain(kills::CASES) {
         suite.case((*name).to_owned(), || {
             let lab = lab()?;
             lab.begin();

@@ -120,6 +120,12 @@ impl Rest {
             return if self.bye { Exit::Closed } else { Exit::Lost };
         };
         if self.bye {
+            // Agents of earlier drivers see that the mark is not theirs.
+            if holder.is_mine()
+                && let Some(held) = holder.lock()
+            {
+                held.remove();
+            }
             return Exit::Closed;
         }
         let limit = Instant::now() + holder.grace;

@@ -56,6 +56,7 @@ pub(super) fn gather(options: &Options, runtime: &Path) -> Facts {
         uid: caller.uid,
         user: caller.name,
         boot_id: sys::machine::Machine::here().boot_id.clone(),
+        time: crate::clock::now(),
         kernel: text(system.release()),
         machine: text(system.machine()),
         cpus: std::thread::available_parallelism().map_or(1, Into::into),

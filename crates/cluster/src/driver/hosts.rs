@@ -7,6 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::channel::{Event, Running};
 use crate::error::{Error, Result};
 
+/// A host that is not reached, or not any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// Its name.
+    pub host: String,
+    /// The reason, with the name.
+    pub why: String,
+}
+
 /// How a command on a host has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done {
@@ -64,6 +73,14 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// As [`Host::run`]; a remote host tells by an event that the command was not started.
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>>;
+    /// Free bytes where its store is, as far as that is known.
+    fn room(&self) -> Option<u64> {
+        None
+    }
+    /// Why the host is lost; `None` while it answers.
+    fn lost(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What a command gets of the caller's streams besides those that it writes.
@@ -147,6 +164,14 @@ impl Hosts {
     pub fn all(&self) -> impl Iterator<Item = &dyn Host> {
         let here = self.is_local().then_some(&self.here);
         here.into_iter().chain(&self.others).map(|host| &**host)
+    }
+
+    /// The hosts that are lost, each with the reason.
+    pub fn lost(&self) -> Vec<Lost> {
+        let lost = |host: &dyn Host| {
+            host.lost().map(|why| Lost { host: host.name().to_owned(), why })
+        };
+        self.all().filter_map(lost).collect()
     }
 
     /// Does something on all hosts at once, each in a thread of its own. The results are in the

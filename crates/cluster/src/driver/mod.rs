@@ -31,17 +31,21 @@ use crate::spec::Spec;
 pub use copy::{Copies, Inside};
 use doors::Doors;
 use down::down;
-pub use hosts::{Attach, Done, Host, Hosts, Task};
+pub use hosts::{Attach, Done, Host, Hosts, Lost, Task};
 pub use local::Local;
 pub use logs::{Logs, Reader};
 pub use member::{Exec, exec, run_again};
 pub use reach::Reach;
-pub use status::{Container, status};
+pub use status::{Container, status, status_of_reached};
 
 /// What happens meanwhile.
 pub trait Watcher: Sync {
     /// A phase begins. An error ends the start before it.
     fn phase(&self, name: &str) -> Result<()>;
+    /// Something is wrong that ends nothing.
+    fn warn(&self, text: &str) {
+        let _ = text;
+    }
     /// Waits for a signal that the application is to get, for so long at most.
     fn signal(&self, within: Duration) -> Option<i32>;
 
@@ -133,6 +137,7 @@ pub fn start(
             }
             watcher.phase("hosts")?;
             let nodes = reach.to_start(setting, &place, hold)?;
+            nodes.clocks.iter().for_each(|text| watcher.warn(text));
             if hold.is_some() {
                 nodes.clean_up_by(&["cluster", "down", &spec.name])?;
             }
@@ -140,6 +145,8 @@ pub fn start(
             (nodes.driven_by(setting.hosts()), sites)
         }
     };
+    let passing = |host: &dyn Host| status::remove_passing(&spec.name, host);
+    hosts.each(passing).into_iter().collect::<Result<Vec<()>>>()?;
     let plan = crate::plan::plan(spec, &sites);
     if spec.nodes > 0 {
         let text = crate::plan::host_file(spec, &sites);
@@ -202,11 +209,31 @@ pub fn reach(setting: &Setting, cluster: &str) -> Result<Hosts> {
     reach_sites(setting, cluster, Path::new("/")).map(|(hosts, _)| hosts)
 }
 
+/// Reaches the hosts of a cluster as far as they answer. Also returns those that do not.
+///
+/// # Errors
+/// If none does.
+pub fn reach_some(setting: &Setting, cluster: &str) -> Result<(Hosts, Vec<Lost>)> {
+    let hosts = setting.hosts();
+    match Reach::kept(&setting.store, cluster)? {
+        None => Ok((hosts, Vec::new())),
+        Some(reach) if reach.is_over()? => Ok((hosts, Vec::new())),
+        Some(reach) => {
+            let (nodes, lost) = reach.as_far_as_possible(setting, cluster)?;
+            Ok((nodes.driven_by(hosts), lost))
+        }
+    }
+}
+
 /// The same, with what a plan has to know of them.
 fn reach_sites(setting: &Setting, cluster: &str, directory: &Path) -> Result<(Hosts, Vec<Site>)> {
     let hosts = setting.hosts();
     match Reach::kept(&setting.store, cluster)? {
         None => Ok((hosts, vec![setting.site(cluster, directory)])),
+        Some(reach) if reach.is_over()? => {
+            Err(Error::new(format!("the job that had cluster {cluster} has ended"))
+                .with_hint("start it again: coracle cluster up -f FILE"))
+        }
         Some(reach) => {
             let nodes = reach.again(setting, cluster)?;
             let sites = nodes.sites(cluster, directory);
@@ -232,6 +259,7 @@ pub fn end(setting: &Setting, cluster: &str, forget: bool) -> Result<usize> {
             place.share()?;
             (here, None)
         }
+        Some(reach) if reach.is_over()? => return place.remove().map(|()| 0),
         Some(reach) => {
             let (nodes, lost) = reach.to_end(setting, cluster)?;
             (nodes.driven_by(here), lost)

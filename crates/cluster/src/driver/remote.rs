@@ -114,6 +114,20 @@ impl Host for Remote {
     fn put(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
         Ok(self.channel().put(path, mode, &mut &*bytes)?)
     }
+
+    fn room(&self) -> Option<u64> {
+        let store = self.stores.store.display().to_string();
+        let ask = Start::new(["df", "-Pk", &store]);
+        let done = self.channel().start(&ask).ok()?.output(SAYS).ok()?;
+        let text = String::from_utf8_lossy(&done.stdout).into_owned();
+        // Kilobytes that are available are the fourth field.
+        let kilobytes = text.lines().nth(1)?.split_whitespace().nth(3)?.parse::<u64>().ok()?;
+        kilobytes.checked_mul(1024)
+    }
+
+    fn lost(&self) -> Option<String> {
+        self.channel().lost().map(|why| why.to_string())
+    }
 }
 
 /// A driver that drops its hosts leaves on purpose; one that is lost does not get here.

@@ -3,6 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use containers::size::human;
+
 use super::at::{At, is_own, words};
 use super::hosts::{Done, Host, failed};
 use super::{INTERRUPTED, images, network};
@@ -15,6 +17,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How often is looked whether a container still runs while a command tries to reach it.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// What the kernel's reason is called (ENOSPC).
+const NO_ROOM: &str = "No space left on device";
+
 /// How many lines of a container's output an error has.
 const LAST_WORDS: &str = "5";
 
@@ -24,7 +29,7 @@ pub(super) fn carry_out(at: &At<'_>, step: &Step) -> Result<bool> {
         Act::Told(text) => Err(Error::new(format!("this cannot be done yet: {text}"))),
         Act::Reach(_) | Act::Run { .. } => Ok(false),
         Act::Image(name) if step.host.is_none() => images::pull(name, at),
-        Act::Image(name) => images::give(name, at),
+        Act::Image(name) => images::give(name, at).map_err(|error| with_sizes(at, name, error)),
         Act::Network(words) => network::create(at, words),
         Act::Join => network::join(at).map(|()| false),
         Act::Known(words) => {
@@ -35,6 +40,23 @@ pub(super) fn carry_out(at: &At<'_>, step: &Step) -> Result<bool> {
         Act::Start { container, words } => start(at, container, words),
         Act::Ready { container, by, within } => ready(at, container, by, *within).map(|()| false),
     }
+}
+
+/// An error for want of room on a host, with what there is and what is needed.
+fn with_sizes(at: &At<'_>, image: &str, error: Error) -> Error {
+    if !error.to_string().contains(NO_ROOM) {
+        return error;
+    }
+    let inspect = words(&["image", "inspect", "--format", "{{.Size}}", image]);
+    let size = at.hosts.driver().run(&inspect).ok().and_then(|done| done.text().parse().ok());
+    let (Some(size), Some(room)) = (size, at.host.room()) else { return error };
+    let fact = format!(
+        "{error}\n{image} has {}; the store on {} has room for {}",
+        human(size),
+        at.host.name(),
+        human(room)
+    );
+    Error::new(fact).with_hint("make room there, and call up again, which goes on from here")
 }
 
 /// A container's state, and the status that it has ended with.

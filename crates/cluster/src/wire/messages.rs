@@ -70,6 +70,9 @@ pub struct Facts {
     /// Tells hosts, and boots of one host, apart.
     #[serde(default)]
     pub boot_id: String,
+    /// Its clock: seconds since 1970.
+    #[serde(default)]
+    pub time: Option<u64>,
     /// Release of the kernel.
     #[serde(default)]
     pub kernel: String,
