@@ -109,7 +109,13 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
         Ok(status)
     });
     match (ended, cluster.end(&setting)) {
-        (Ok(status), gone) => gone.map(|()| Exit(status)).map_err(Into::into),
+        (Ok(0), gone) => gone.map(|()| Exit::OK).map_err(Into::into),
+        (Ok(status), gone) => {
+            if let Err(left) = gone {
+                note(&left.to_string());
+            }
+            Ok(Exit(status))
+        }
         (Err(error), gone) => {
             if let Err(left) = gone {
                 note(&left.to_string());

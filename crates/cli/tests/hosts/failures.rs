@@ -20,6 +20,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("failures::host_fails", host_fails),
     ("failures::host_fails_in_a_run", host_fails_in_a_run),
     ("failures::partition", partition),
+    ("failures::half_of_a_down", half_of_a_down),
     ("failures::other_hosts_in_the_file", other_hosts),
     ("failures::full_disk", full_disk),
     ("failures::range_taken", range_taken),
@@ -141,7 +142,7 @@ fn partition(lab: &Lab) -> Outcome {
     let again = lab.run(0, &["cluster", "up", "-d", "-f", &file]);
     assert!(again.code() != 0 && again.err().contains("host3"), "{again:?}");
     let names = |host: usize| lab.run(host, &["ps", "--format", "{{.Names}}"]).ok().out();
-    assert_eq!([names(0), names(1)], ["cut-web-1\n", "cut-web-2\n"]);
+    assert_eq!([names(0), names(1)], ["cut-web-1\n", "cut-web-2\n"], "{}", up.text());
     let gone = until(LIMIT, || names(2).is_empty().then_some(()));
     assert!(gone.is_some(), "host3 has {}", names(2));
     lab.hosts.cut(2, false);
@@ -150,6 +151,31 @@ fn partition(lab: &Lab) -> Outcome {
     assert_eq!(kept(lab, 2, "cut"), "web-3\n");
     signal(lab, &format!("cluster up --grace 2s -f {file}"), Signal::INT);
     up.end(LIMIT);
+    lab.run(0, &["cluster", "down", "-f", &file]).ok();
+    Ok(())
+}
+
+/// A `down` that has not reached a host leaves the network there, with a list of hosts whose keys
+/// are gone elsewhere.
+fn half_of_a_down(lab: &Lab) -> Outcome {
+    small::load(lab, &lab.people[0])?;
+    let file = site(lab, "half", &ALL_HOSTS);
+    lab.run(0, &["cluster", "up", "-d", "-f", &file]).ok();
+    fail(lab, 1);
+    let down = lab.run(0, &["cluster", "down", "-f", &file]);
+    assert!(down.code() != 0 && down.err().contains("node host2 cannot be reached"), "{down:?}");
+    lab.mend_servers()?;
+    lab.run(0, &["cluster", "up", "-d", "-f", &file]).ok();
+    assert_eq!(states(lab, "half").ok().out(), WHOLE.replace("NAME", "half"));
+    for host in 0..3 {
+        let container = format!("half-web-{}", host + 1);
+        let known = until(LIMIT, || {
+            let done = lab.run(host, &["exec", &container, "wget", "-qO-", "http://web-2:9/"]);
+            // Nobody listens there, but the name is known.
+            done.err().contains("onnection refused").then_some(())
+        });
+        assert!(known.is_some(), "{container} does not know web-2");
+    }
     lab.run(0, &["cluster", "down", "-f", &file]).ok();
     Ok(())
 }

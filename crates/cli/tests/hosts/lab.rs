@@ -214,6 +214,7 @@ impl Lab {
         for host in 0..COUNT {
             self.hosts.cut(host, false);
         }
+        self.mend_servers().expect("servers of SSH");
         for host in 0..COUNT {
             let script = format!(
                 "for path in {HOME}/.local/share/coracle/clusters/*; do \
