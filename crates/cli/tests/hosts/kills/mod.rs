@@ -13,6 +13,7 @@ mod victims;
 mod works;
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -136,7 +137,12 @@ fn points(lab: &Lab) -> Outcome {
     for number in numbers {
         let point = Point::of(seed, number);
         let began = Instant::now();
-        match play(&site, &point, &traces) {
+        let played = catch_unwind(AssertUnwindSafe(|| play(&site, &point, &traces)));
+        let played = played.unwrap_or_else(|payload| {
+            let text = payload.downcast_ref::<String>().cloned();
+            Err(format!("a panic: {}", text.unwrap_or_default()))
+        });
+        match played {
             Ok(was_killed) => {
                 killed += u64::from(was_killed);
                 let what = if was_killed { "ok" } else { "ok, but it came too late" };

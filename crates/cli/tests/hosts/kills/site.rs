@@ -150,11 +150,14 @@ impl<'l> Site<'l> {
         all.filter(|process| is_it(&process.words)).collect()
     }
 
-    /// All containers, with their hosts.
+    /// All containers and stores of clusters, with their hosts.
     pub(super) fn containers(&self) -> Vec<String> {
         let on = |host: usize| {
             let names = self.lab.run(host, &["ps", "-a", "--format", "{{.Names}}"]).out();
-            names.lines().map(|name| format!("{name} on host{}", host + 1)).collect::<Vec<_>>()
+            let list = ["-c", "ls -d /tmp/coracle-*/cluster-*/ 2> /dev/null"];
+            let mut list = self.lab.command(host, Path::new("/bin/sh"), &list);
+            let stores = run_with(&mut list, Input::Null, LIMIT).out();
+            names.lines().chain(stores.lines()).map(|name| format!("{name} on host{}", host + 1)).collect::<Vec<_>>()
         };
         (0..COUNT).flat_map(on).collect()
     }
