@@ -82,6 +82,12 @@ fn all_processes() -> Vec<(Process, u64)> {
     found.collect()
 }
 
+/// Whether the program lives that a command of [`Hosts::command`] has started on a host. The command
+/// itself ends a moment after it.
+pub fn lives_there(child: &Child) -> bool {
+    all_processes().iter().any(|(process, _)| process.parent == child.id())
+}
+
 /// Ends the process that [`Hosts::command`] has started on a host, and not only the one that has
 /// started it.
 pub(crate) fn end_there(child: &mut Child) {

@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::command::{Finished, Input, run_with, until};
-use crate::hosts::{Hosts, end_there};
+use crate::hosts::{Hosts, end_there, lives_there};
 use crate::scratch::Scratch;
 use crate::skip::{Skip, need_program};
 use crate::users::User;
@@ -182,7 +182,8 @@ impl<'h> Cluster<'h> {
     /// If they do not.
     pub fn mend(&self) {
         for daemon in &mut *self.daemons() {
-            if !matches!(daemon.child.try_wait(), Ok(None)) {
+            if !lives_there(&daemon.child) {
+                end_there(&mut daemon.child);
                 daemon.child = self.start_daemon(daemon.host, daemon.program, &daemon.words);
             }
         }

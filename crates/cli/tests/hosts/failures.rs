@@ -11,7 +11,6 @@ use testkit::command::{Finished, Input, run_with, until};
 use testkit::person::ALL;
 use testkit::running::Running;
 use testkit::skip::Outcome;
-use testkit::slurm::Cluster;
 
 use crate::lab::{Case, HOME, LIMIT, Lab};
 use crate::small::{self, BOX};
@@ -44,6 +43,12 @@ fn site(lab: &Lab, name: &str, hosts: &[&str]) -> String {
 
 fn start(lab: &Lab, words: &[&str]) -> Running {
     Running::start(&mut lab.command(0, &lab.people[0].program, words))
+}
+
+/// Waits until a command has said something.
+fn expect(up: &Running, text: &str) {
+    let said = until(LIMIT, || up.text().contains(text).then_some(()));
+    assert!(said.is_some(), "it never said {text:?}, but: {}", up.text());
 }
 
 /// Sends a signal to the command of these words on the first host, which is behind programs that
@@ -85,9 +90,9 @@ fn host_fails(lab: &Lab) -> Outcome {
     let file = site(lab, "fails", &ALL_HOSTS);
     let whole = WHOLE.replace("NAME", "fails");
     let mut up = start(lab, &["cluster", "up", "-f", &file]);
-    up.expect("is up; ctrl-C ends it");
+    expect(&up, "is up; ctrl-C ends it");
     fail(lab, 2);
-    up.expect("node host3 is lost: ");
+    expect(&up, "node host3 is lost: ");
     let now = states(lab, "fails");
     let expected = "fails-web-1 host1 running\nfails-web-2 host2 running\n host3 lost\n";
     assert_eq!((now.code(), &*now.out()), (1, expected), "{now:?}");
@@ -118,7 +123,7 @@ fn host_fails_in_a_run(lab: &Lab) -> Outcome {
         );
         let file = lab.file("mpi.toml", &text);
         let mut up = start(lab, &["cluster", "up", "-f", &file]);
-        up.expect("there\n");
+        expect(&up, "there\n");
         fail(lab, 2);
         let code = up.end(LIMIT);
         assert!(up.text().contains(says) && code == status, "{on}: {code} {}", up.text());
@@ -135,10 +140,9 @@ fn partition(lab: &Lab) -> Outcome {
     small::load(lab, &lab.people[0])?;
     let file = site(lab, "cut", &ALL_HOSTS);
     let mut up = start(lab, &["cluster", "up", "--grace", "2s", "-f", &file]);
-    up.expect("is up; ctrl-C ends it");
+    expect(&up, "is up; ctrl-C ends it");
     lab.hosts.cut(2, true);
-    let told = until(LIMIT, || up.text().contains("node host3 is lost: ").then_some(()));
-    assert!(told.is_some(), "{}", up.text());
+    expect(&up, "node host3 is lost: ");
     let again = lab.run(0, &["cluster", "up", "-d", "-f", &file]);
     assert!(again.code() != 0 && again.err().contains("host3"), "{again:?}");
     let now = states(lab, "cut");
@@ -149,16 +153,6 @@ fn partition(lab: &Lab) -> Outcome {
     assert!(gone.is_some(), "host3 has {}", names(2));
     lab.hosts.cut(2, false);
     let again = lab.run(0, &["cluster", "up", "-d", "-f", &file]);
-    if again.code() != 0 {
-        for host in 0..3 {
-            for store in [format!("{HOME}/.local/share/coracle"), "/tmp/coracle-1001/cluster-cut".into()] {
-            eprintln!("{:?}", lab.run(host, &["--store", &store, "ps", "-a"]));
-            eprintln!("{:?}", lab.run(host, &["--store", &store, "network", "inspect", "cut"]));
-            }
-            eprintln!("{:?}", lab.hosts.processes(host));
-        }
-        eprintln!("{}", up.text());
-    }
     again.ok();
     assert_eq!(states(lab, "cut").ok().out(), WHOLE.replace("NAME", "cut"));
     assert_eq!(kept(lab, 2, "cut"), "web-3\n");
@@ -263,20 +257,24 @@ fn full_disk(lab: &Lab) -> Outcome {
 /// Addresses that a host needs for something else.
 fn range_taken(lab: &Lab) -> Outcome {
     small::load(lab, &lab.people[0])?;
-    let text = format!(
-        "name = \"range\"\nimage = {BOX:?}\nsubnet = \"100.91.0.0/24\"\n{}\
-         [service.web]\ncommand = [\"sleep\", \"600\"]\nreplicas = 3\n",
-        lab.ssh(&ALL_HOSTS)
-    );
-    let file = lab.file("range.toml", &text);
-    as_root(lab, 1, "ip route add 100.91.0.0/25 dev eth0");
-    let up = lab.run(0, &["cluster", "up", "-d", "-f", &file]);
-    let down = lab.run(0, &["cluster", "down", "-f", &file]);
-    as_root(lab, 1, "ip route del 100.91.0.0/25 dev eth0");
-    assert_ne!(up.code(), 0, "{up:?}");
-    let said = up.err();
-    assert!(said.contains("host2") && said.contains("100.91.0.0/24"), "{said}");
-    down.ok();
+    for (subnet, route, says) in [
+        ("subnet = \"100.91.0.0/24\"\n", "100.91.0.0/25", "the network on host2: subnet 100.91.0.0/24"),
+        ("", "100.80.0.0/16", "no subnet is free on all hosts by itself: 100.80."),
+    ] {
+        let text = format!(
+            "name = \"range\"\nimage = {BOX:?}\n{subnet}{}\
+             [service.web]\ncommand = [\"sleep\", \"600\"]\nreplicas = 3\n",
+            lab.ssh(&ALL_HOSTS)
+        );
+        let file = lab.file("range.toml", &text);
+        as_root(lab, 1, &format!("ip route add {route} dev eth0"));
+        let up = lab.run(0, &["cluster", "up", "-d", "-f", &file]);
+        let down = lab.run(0, &["cluster", "down", "-f", &file]);
+        as_root(lab, 1, &format!("ip route del {route} dev eth0"));
+        assert_ne!(up.code(), 0, "{up:?}");
+        assert!(up.err().contains(says) && up.err().contains("on host2"), "{}", up.err());
+        down.ok();
+    }
     Ok(())
 }
 
@@ -302,11 +300,7 @@ fn other_program(lab: &Lab) -> Outcome {
 /// An allocation that is taken away in the middle: by somebody, or because its time is over. The
 /// hosts end what they have, and the next one begins anew.
 fn allocation_ends(lab: &Lab) -> Outcome {
-    let place = lab.shared.join("slurm-that-ends");
-    let _ = std::fs::remove_dir_all(&place);
-    std::fs::create_dir(&place).expect("a directory");
-    lab.site.give(&place);
-    let slurm = Cluster::start_on(&lab.site.user, &lab.hosts, place)?;
+    let slurm = crate::slurm::slurm(lab, "slurm-that-ends")?;
     small::load(lab, &lab.site)?;
     let text = format!(
         "name = \"short\"\nimage = {BOX:?}\nnodes = 3\nbackend = {{ kind = \"slurm\" }}\n\
@@ -330,7 +324,7 @@ fn allocation_ends(lab: &Lab) -> Outcome {
         job.args(["--quiet", "--nodes=3", time, "--"]).arg(&person.program);
         job.args(["cluster", "up", "-f", &file]);
         let mut up = Running::start(&mut lab.hosts.command(0, &job));
-        up.expect(if *early { "start nodes" } else { "begun\n" });
+        expect(&up, if *early { "start nodes" } else { "begun\n" });
         if *time != "--time=1" {
             slurm.ask(&["scancel", "--me"]).ok();
         }

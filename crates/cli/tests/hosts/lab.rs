@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use testkit::command::{Finished, Input, run_with, until};
-use testkit::hosts::Hosts;
+use testkit::hosts::{Hosts, lives_there};
 use testkit::person::Person;
 use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip, need_program};
@@ -165,8 +165,12 @@ impl Lab {
         let mut ended = Vec::new();
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         servers.retain_mut(|(host, server)| {
-            let lives = matches!(server.try_wait(), Ok(None));
-            ended.extend((!lives).then_some(*host));
+            let lives = lives_there(server);
+            if !lives {
+                let _ = server.kill();
+                let _ = server.wait();
+                ended.push(*host);
+            }
             lives
         });
         drop(servers);

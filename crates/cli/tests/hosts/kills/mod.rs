@@ -44,8 +44,10 @@ struct Dice(u64);
 
 impl Dice {
     fn of(seed: u64, point: u64) -> Self {
-        let mixed = seed ^ (point + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut dice = Self(mixed | 1);
+        let seed = seed.wrapping_add(1).wrapping_mul(0xd134_2543_de82_ef95);
+        let mixed = seed ^ point.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // Never 0, of which nothing else comes.
+        let mut dice = Self(mixed | 1 << 63);
         for _ in 0..8 {
             dice.below(2);
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use testkit::command::{Finished, Input, run_with, until};
 use testkit::docker_registry::DockerRegistry;
-use testkit::hosts::Process;
+use testkit::hosts::{Process, lives_there};
 use testkit::image::{Built, Image};
 use testkit::layer::Layer;
 use testkit::skip::Skip;
@@ -114,10 +114,11 @@ impl<'l> Site<'l> {
     fn mend_registry(&self) {
         let config = self.lab.shared.join("registry.yml");
         let mut registry = self.registry();
-        if !config.exists()
-            || registry.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
-        {
+        if !config.exists() || registry.as_ref().is_some_and(lives_there) {
             return;
+        }
+        if let Some(mut dead) = registry.take() {
+            let _ = dead.wait();
         }
         let mut command = Command::new("docker-registry");
         command.arg("serve").arg(config).env("PATH", "/usr/bin:/bin");
