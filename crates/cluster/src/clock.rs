@@ -1,5 +1,5 @@
-//! Tells hosts whose clock is wrong. Nothing here depends on clocks; but times of logs, of files and
-//! in `status` are a host's own, and other programs may not start with a wrong one.
+//! Tells hosts whose clock is wrong. Nothing here depends on clocks, but times of logs, of files
+//! and in `status` are a host's own, and other programs may not start with a wrong one.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -82,8 +82,8 @@ fn all_processes() -> Vec<(Process, u64)> {
     found.collect()
 }
 
-/// Whether the program lives that a command of [`Hosts::command`] has started on a host. The command
-/// itself ends a moment after it.
+/// Whether the program lives that a command of [`Hosts::command`] has started on a host. The
+/// command itself ends a moment after it.
 pub fn lives_there(child: &Child) -> bool {
     all_processes().iter().any(|(process, _)| process.parent == child.id())
 }

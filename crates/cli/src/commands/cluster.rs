@@ -164,7 +164,9 @@ pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit
     let format = args.format.as_deref();
     let listing = Listing { format, shown: COLUMNS, more: MORE, quiet: None };
     output::print(&listing.render(&rows)?)?;
-    lost.iter().for_each(|lost| note(&lost.why));
+    for lost in &lost {
+        note(&lost.why);
+    }
     Ok(if lost.is_empty() { Exit::OK } else { Exit(1) })
 }
 

@@ -81,7 +81,8 @@ fn kept(lab: &Lab, host: usize, volume: &str) -> String {
     run_with(&mut cat, Input::Null, LIMIT).out()
 }
 
-const WHOLE: &str = "NAME-web-1 host1 running\nNAME-web-2 host2 running\nNAME-web-3 host3 running\n";
+const WHOLE: &str =
+    "NAME-web-1 host1 running\nNAME-web-2 host2 running\nNAME-web-3 host3 running\n";
 
 /// The driver and `status` name a host that fails, the others go on, and `up` starts there again
 /// what was there when it is back, with its volume.
@@ -114,7 +115,9 @@ fn host_fails(lab: &Lab) -> Outcome {
 /// A command on a host that fails ends, and says which; so does a run that is there itself.
 fn host_fails_in_a_run(lab: &Lab) -> Outcome {
     small::load(lab, &lab.people[0])?;
-    for (on, says, status) in [("node1", "rsh: node3 is lost: ", 7), ("node3", "node host3 is lost: ", 125)] {
+    for (on, says, status) in
+        [("node1", "rsh: node3 is lost: ", 7), ("node3", "node host3 is lost: ", 125)]
+    {
         let script = "echo begun; /run/coracle/rsh node3 'echo there; sleep 600' || exit 7";
         let text = format!(
             "name = \"mpi\"\nimage = {BOX:?}\nnodes = 3\n{}\
@@ -198,7 +201,8 @@ fn other_hosts(lab: &Lab) -> Outcome {
     assert!(up.err().contains(fact) && up.err().contains("hint: "), "{up:?}");
     lab.run(0, &["cluster", "down", "-f", &file]).ok();
     lab.run(0, &["cluster", "up", "-d", "-f", &file]).ok();
-    let expected = "moved-web-1 host1 running\nmoved-web-2 host3 running\nmoved-web-3 host1 running\n";
+    let expected =
+        "moved-web-1 host1 running\nmoved-web-2 host3 running\nmoved-web-3 host1 running\n";
     assert_eq!(states(lab, "moved").ok().out(), expected);
     lab.run(0, &["cluster", "down", "-f", &file]).ok();
     Ok(())
@@ -258,7 +262,11 @@ fn full_disk(lab: &Lab) -> Outcome {
 fn range_taken(lab: &Lab) -> Outcome {
     small::load(lab, &lab.people[0])?;
     for (subnet, route, says) in [
-        ("subnet = \"100.91.0.0/24\"\n", "100.91.0.0/25", "the network on host2: subnet 100.91.0.0/24"),
+        (
+            "subnet = \"100.91.0.0/24\"\n",
+            "100.91.0.0/25",
+            "the network on host2: subnet 100.91.0.0/24",
+        ),
         ("", "100.80.0.0/16", "no subnet is free on all hosts by itself: 100.80."),
     ] {
         let text = format!(
@@ -330,7 +338,8 @@ fn allocation_ends(lab: &Lab) -> Outcome {
         }
         let code = up.end(2 * LIMIT);
         assert!(code > 0, "{time} {early}: {code} {}", up.text());
-        let left = until(LIMIT, || slurm.ask(&["squeue", "-h"]).ok().out().is_empty().then_some(()));
+        let left =
+            until(LIMIT, || slurm.ask(&["squeue", "-h"]).ok().out().is_empty().then_some(()));
         assert!(left.is_some(), "jobs are left");
         coracle(&["cluster", "down", "-f", &file]).ok();
         lab.nothing_is_left();

@@ -44,7 +44,9 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     // They share the hosts.
     suite.threads(1);
-    for (name, case) in ssh::CASES.iter().chain(slurm::CASES).chain(failures::CASES).chain(kills::CASES) {
+    for (name, case) in
+        ssh::CASES.iter().chain(slurm::CASES).chain(failures::CASES).chain(kills::CASES)
+    {
         suite.case((*name).to_owned(), || {
             let lab = lab()?;
             lab.begin();

@@ -168,9 +168,8 @@ impl Hosts {
 
     /// The hosts that are lost, each with the reason.
     pub fn lost(&self) -> Vec<Lost> {
-        let lost = |host: &dyn Host| {
-            host.lost().map(|why| Lost { host: host.name().to_owned(), why })
-        };
+        let lost =
+            |host: &dyn Host| host.lost().map(|why| Lost { host: host.name().to_owned(), why });
         self.all().filter_map(lost).collect()
     }
 

@@ -13,9 +13,12 @@ pub(super) fn create(at: &At<'_>, create: &[String]) -> Result<bool> {
         return Ok(false);
     }
     let done = at.run(create)?;
-    let what = || match at.hosts.is_local() {
-        true => "the cluster's network".to_owned(),
-        false => format!("the network on {}", at.host.name()),
+    let what = || {
+        if at.hosts.is_local() {
+            "the cluster's network".to_owned()
+        } else {
+            format!("the network on {}", at.host.name())
+        }
     };
     if done.is_good() { Ok(true) } else { Err(failed(what(), create, &done)) }
 }
@@ -88,7 +91,8 @@ mod tests {
         let [one, other] = ["100.80.0.0/24", "100.80.1.0/24"].map(entry);
         same_subnet("lab", [("a", &one), ("b", &one)].into_iter()).unwrap();
         let error = same_subnet("lab", [("a", &one), ("b", &other)].into_iter()).unwrap_err();
-        let fact = "no subnet is free on all hosts by itself: 100.80.0.0/24 on a, 100.80.1.0/24 on b";
+        let fact =
+            "no subnet is free on all hosts by itself: 100.80.0.0/24 on a, 100.80.1.0/24 on b";
         assert_eq!(error.to_string(), fact);
     }
 }

@@ -228,13 +228,13 @@ impl Reach {
         }
         let opened = self.open_all(setting, &hello)?;
         let kept = kept.filter(|kept| kept.names().eq(self.names()));
-        let stores = match kept.and_then(|kept| kept.hosts.iter().map(Reached::stores).collect()) {
-            Some(stores) => stores,
-            None => {
-                // Hosts where there may be marks soon.
-                self.keep(setting, place)?;
-                find_stores(&opened, setting, place)?
-            }
+        let known = kept.and_then(|kept| kept.hosts.iter().map(Reached::stores).collect());
+        let stores = if let Some(stores) = known {
+            stores
+        } else {
+            // Hosts where there may be marks soon.
+            self.keep(setting, place)?;
+            find_stores(&opened, setting, place)?
         };
         let mut found = self.clone();
         for (host, stores) in found.hosts.iter_mut().zip(&stores) {
@@ -280,7 +280,9 @@ impl Reach {
         let (opened, failed) = self.open(setting, &Hello::new(cluster, true, Duration::ZERO))?;
         if self.is_empty() {
             remove_marks(&opened, cluster)?;
-            opened.into_iter().for_each(|one| one.channel.close());
+            for one in opened {
+                one.channel.close();
+            }
             return Ok((Nodes::new(std::iter::empty()), first(failed)));
         }
         let nodes = Self::nodes(opened)?;

@@ -84,7 +84,7 @@ struct Point {
     work: Work,
     victim: Victim,
     /// Of the work's usual length, in thousandths.
-    moment: u64,
+    moment: u32,
     /// Which one, if there are several.
     which: u64,
     next: Next,
@@ -104,6 +104,7 @@ impl Point {
         let victim = dice.of_all(work.victims());
         // The beginning, where most is made, gets some more of them.
         let moment = if dice.below(4) == 0 { dice.below(200) } else { dice.below(1050) };
+        let moment = u32::try_from(moment).unwrap_or(0);
         let which = dice.below(1 << 20);
         let next = match dice.below(6) {
             0..=2 => Next::Again,
@@ -179,7 +180,7 @@ fn play(site: &Site<'_>, point: &Point, before: &Traces) -> Result<bool, String>
     let work = point.work;
     work.prepare(site)?;
     let length = work.length(site)?;
-    let at = length.mul_f64(point.moment as f64 / 1000.0);
+    let at = length * point.moment / 1000;
     let is_short = point.next == Next::Nothing;
     let (done, killed) = thread::scope(|scope| {
         let command = scope.spawn(|| {
@@ -238,7 +239,11 @@ fn play(site: &Site<'_>, point: &Point, before: &Traces) -> Result<bool, String>
     }
     let down = work.down(site);
     if down.code() != 0 {
-        return Err(told("down", "it failed", &[&later[..], &[down]].concat().iter().collect::<Vec<_>>()));
+        return Err(told(
+            "down",
+            "it failed",
+            &[&later[..], &[down]].concat().iter().collect::<Vec<_>>(),
+        ));
     }
     later.push(down);
     let mut left = String::new();

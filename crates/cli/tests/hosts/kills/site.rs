@@ -1,4 +1,4 @@
-//! What is there besides the hosts: an image, a registry, a Slurm; and what the works have measured.
+//! What is there besides the hosts: an image, a registry, a Slurm; and how long the works take.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -69,7 +69,9 @@ impl<'l> Site<'l> {
         site.file("pulled", &services("pulled", PULLED, &site.ssh()));
         site.file("run", &run("runs", &site.ssh()));
         site.file("job", &run("job", "backend = { kind = \"slurm\" }\n"));
-        works.iter().for_each(|work| work.measure(&site));
+        for work in works {
+            work.measure(&site);
+        }
         Ok(site)
     }
 
@@ -158,7 +160,11 @@ impl<'l> Site<'l> {
             let list = ["-c", "ls -d /tmp/coracle-*/cluster-*/ 2> /dev/null"];
             let mut list = self.lab.command(host, Path::new("/bin/sh"), &list);
             let stores = run_with(&mut list, Input::Null, LIMIT).out();
-            names.lines().chain(stores.lines()).map(|name| format!("{name} on host{}", host + 1)).collect::<Vec<_>>()
+            names
+                .lines()
+                .chain(stores.lines())
+                .map(|name| format!("{name} on host{}", host + 1))
+                .collect::<Vec<_>>()
         };
         (0..COUNT).flat_map(on).collect()
     }

@@ -1,5 +1,6 @@
 //! What is on the hosts: processes, files outside of stores, and what stores have of containers,
-//! networks, clusters and volumes.
+//! networks, clusters and volumes. Unfinished work in a store's `tmp` is swept by later commands,
+//! which the suite `crash` tries.
 
 use std::process::Command;
 
@@ -18,7 +19,7 @@ find /tmp /dev/shm /run -xdev -path '*/.local/share/coracle' -prune -o -print |
     grep -Ev '/coracle-[0-9]+/(coracle-[0-9a-f]{64}|[0-9a-f]{40}(\.[A-Za-z0-9]+)?)$'
 for store; do
     cd "$store" 2> /dev/null || continue
-    for place in clusters networks containers tmp trash; do
+    for place in clusters networks containers; do
         find "$PWD/$place" -mindepth 1 -maxdepth 1 2> /dev/null
     done
     find "$PWD/volumes" -type f -printf '%p %s\n' 2> /dev/null
@@ -42,8 +43,8 @@ impl Traces {
             lines.extend(done.out().lines().map(|line| format!("{name}: {line}\n")));
             let processes = lab.hosts.processes(host).into_iter().filter(|process| {
                 // Shared connections, which end by themselves.
-                let is_session = process.words.starts_with("sshd: ")
-                    && !process.words.contains("[listener]");
+                let is_session =
+                    process.words.starts_with("sshd: ") && !process.words.contains("[listener]");
                 !is_session && !process.words.contains("[mux]")
             });
             lines.extend(processes.map(|process| format!("{name}: process {}\n", process.words)));

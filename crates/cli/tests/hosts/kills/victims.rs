@@ -51,7 +51,9 @@ impl Victim {
             if let Some((host, process)) = chosen {
                 if self == Self::Server {
                     // Nobody can reach the host until it is there again.
-                    site.processes(*host, |words| words.starts_with("sshd: ")).iter().for_each(Process::kill);
+                    site.processes(*host, |words| words.starts_with("sshd: "))
+                        .iter()
+                        .for_each(Process::kill);
                 }
                 process.kill();
                 return Some(format!("{} on host{}", process.words, host + 1));
