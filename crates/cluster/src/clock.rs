@@ -36,6 +36,5 @@ mod tests {
         assert!(behind.starts_with("the clock of b is 3600 s behind this machine's"), "{behind}");
         let ahead = differs("b", 1_900_000_000, 1_800_000_000).unwrap();
         assert!(ahead.starts_with("the clock of b is 100000000 s ahead of"), "{ahead}");
-        assert!(differs("b", u64::MAX, 0).is_some());
     }
 }
