@@ -193,8 +193,10 @@ pub(super) const UNSEEN: &str = "put program, file and store where all hosts see
 
 /// The batch script. It tells what its host does not see.
 fn script(command: &[String]) -> String {
+    // The program, and the cluster's file behind its options.
     let ends = [command.first(), command.last()].into_iter().flatten();
-    let paths: Vec<String> = ends.map(|path| quote(path)).collect();
+    let paths: Vec<String> =
+        ends.filter(|word| word.starts_with('/')).map(|path| quote(path)).collect();
     format!(
         "#!/bin/sh\nfor path in {}; do\n    [ -r \"$path\" ] && continue\n    \
          echo \"error: $(uname -n), the first host of this job, does not see $path\" >&2\n    \
@@ -406,6 +408,16 @@ mod tests {
         let one = accounted("12|CANCELLED by 1001|0:0|None assigned").unwrap();
         assert_eq!((one.phase, &*one.word, one.hosts.len()), (Phase::Ended, "CANCELLED", 0));
         assert_eq!(accounted("12|FAILED|3:0|one").unwrap().status, Some(3));
+    }
+
+    #[test]
+    fn a_script_looks_for_the_program_and_the_file() {
+        let words = ["/opt/coracle", "--store", "/s", "cluster", "up", "-f", "/a b.toml"];
+        let text = script(&words.map(str::to_owned));
+        assert!(text.contains("for path in /opt/coracle '/a b.toml'; do\n"), "{text}");
+        assert!(text.ends_with("\nexec /opt/coracle --store /s cluster up -f '/a b.toml'\n"));
+        let text = script(&["sh", "-c", "exit 4"].map(str::to_owned));
+        assert!(text.starts_with("#!/bin/sh\nfor path in ; do\n"), "{text}");
     }
 
     #[test]
