@@ -5,7 +5,7 @@
 //! its links lose and delay frames and are cut. The suite `network` itself does so for seconds.
 //!
 //! `kills` kills a driver, an agent or a daemon of the site at so many random moments (500) of
-//! commands of clusters. The suite `hosts` itself does so a dozen times. It prints its seed, which
+//! commands of clusters. The suite `hosts` itself does so a few times. It prints its seed, which
 //! `CORACLE_TEST_SEED` repeats; `CORACLE_TEST_POINT` is the number of one point to play alone.
 //!
 //! Both need root and the test users.

@@ -30,7 +30,7 @@ use works::Work;
 pub(crate) const CASES: &[(&str, Case)] = &[("kills::points", points)];
 
 /// Points of the short form.
-const FEW: u64 = 12;
+const FEW: u64 = 8;
 /// A site starts its daemons again after so long at the latest.
 const DOWN_TIME: Duration = Duration::from_secs(20);
 /// Everything that ends by itself has ended after so long: longer than an agent waits for a silent
