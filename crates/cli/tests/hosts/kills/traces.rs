@@ -45,7 +45,9 @@ impl Traces {
                 // Shared connections, which end by themselves.
                 let is_session =
                     process.words.starts_with("sshd: ") && !process.words.contains("[listener]");
-                !is_session && !process.words.contains("[mux]")
+                // Slurm's own, which tries for minutes to tell its controller of a step's end.
+                let is_step = process.words.starts_with("slurmstepd: ");
+                !is_session && !is_step && !process.words.contains("[mux]")
             });
             lines.extend(processes.map(|process| format!("{name}: process {}\n", process.words)));
         }
