@@ -49,6 +49,8 @@ usage: cargo xtask TASK
   order              list the functions that a start executes, for the linker to place side by side
   bench [NAME]...    the measurements, as ratios; writes their sections of docs/benchmarks.md
   bench net PART...  parts of the measurements of networks: names, packets, hosts, hpl
+  bench cluster PART...
+                     parts of those of clusters: up, mpi, agents, page, model
   docs               docs/syscalls.md, from the table of calls
   man DIR            man pages
   completions DIR    shell completions
