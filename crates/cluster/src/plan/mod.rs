@@ -460,14 +460,19 @@ fn beginning(spec: &Spec, container: &str, names: [&str; 2], label: (&str, &str)
             words.extend(pair("--network-alias", alias));
         }
     }
-    match spec.network {
-        Some(Network::Names) => words.push("--execmode=I1".to_owned()),
-        Some(Network::Overlay) => words.push("--execmode=N1".to_owned()),
-        _ => {}
-    }
+    words.extend(mode(spec));
     words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
     words.extend(pair("--label", &format!("{}={}", label.0, label.1)));
     words
+}
+
+/// The mode of all containers where the network has one kind of members.
+fn mode(spec: &Spec) -> Option<String> {
+    match spec.network {
+        Some(Network::Names) => Some("--execmode=I1".to_owned()),
+        Some(Network::Overlay) => Some("--execmode=N1".to_owned()),
+        _ => None,
+    }
 }
 
 fn variables(env: &[(String, String)]) -> impl Iterator<Item = String> + '_ {
@@ -604,6 +609,7 @@ fn in_passing(
         Some(Network::Host) => words.extend(pair("--network", "host")),
         _ => words.extend(pair("--network", &spec.name)),
     }
+    words.extend(mode(spec));
     words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
     words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", site.program)));
     words.extend(pair("--entrypoint", PROGRAM));

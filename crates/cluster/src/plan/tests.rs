@@ -47,6 +47,24 @@ fn comd() {
 }
 
 #[test]
+fn what_probes_a_service_is_a_member_of_its_kind() {
+    for (network, mode) in [("names", "--execmode=I1"), ("overlay", "--execmode=N1")] {
+        let text = format!(
+            "name = \"lab\"\nimage = \"a\"\nnetwork = {network:?}\n[service.db]\n\
+             ready = {{ tcp = 80 }}\n"
+        );
+        let spec = crate::spec::parse(Path::new("lab.toml"), &text).unwrap();
+        let plan = plan(&spec, &unknown_sites(&spec, "/lab"));
+        let mut steps = plan.phases.iter().flat_map(|phase| &phase.steps);
+        let probe = steps.find_map(|step| match &step.act {
+            Act::Ready { by: ReadyBy::Trying(words), .. } => Some(words),
+            _ => None,
+        });
+        assert!(probe.unwrap().iter().any(|word| word == mode), "{probe:?}");
+    }
+}
+
+#[test]
 fn replicas_are_on_hosts_of_their_zones() {
     let text = "name = \"lab\"\nimage = \"a\"\nbackend = [{ kind = \"ssh\", hosts = [\"n\", \
                 { host = \"e1\", zone = \"east\" }, { host = \"w\", zone = \"west\" }, \
