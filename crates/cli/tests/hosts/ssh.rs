@@ -140,6 +140,10 @@ fn cut(lab: &Lab) -> Outcome {
     let count = |host: usize| lab.run(host, &["ps", "-q"]).ok().out().lines().count();
     assert_eq!([count(1), count(2)], [1, 1]);
     lab.hosts.cut(2, true);
+    // A command reaches the host of its container alone.
+    lab.run(0, &["cluster", "exec", "cut", "node2", "true"]).ok();
+    let done = lab.run(0, &["cluster", "exec", "cut", "node3", "true"]);
+    assert!(done.code() != 0 && done.err().contains("host3"), "{done:?}");
     let file = lab.file("quick.toml", &head("quick"));
     let done = lab.run(0, &["cluster", "up", "-d", "-f", &file]);
     assert!(done.code() != 0 && done.err().contains("host3"), "{done:?}");

@@ -141,6 +141,7 @@ pub fn start(
         }
     };
     let plan = crate::plan::plan(spec, &sites);
+    Reach::keep_containers(setting, &place, &plan)?;
     if spec.nodes > 0 {
         let text = crate::plan::host_file(spec, &sites);
         let put = |host: &dyn Host| {
@@ -202,7 +203,15 @@ pub fn reach(setting: &Setting, cluster: &str) -> Result<Hosts> {
     reach_sites(setting, cluster, Path::new("/")).map(|(hosts, _)| hosts)
 }
 
-/// The same, with what a plan has to know of them.
+/// Reaches the hosts on which a container was started, and no others; `None` if they are not known,
+/// or one is not reached.
+fn reach_with(setting: &Setting, cluster: &str, node: &str) -> Result<Option<Hosts>> {
+    let kept = Reach::kept(&setting.store, cluster)?;
+    let nodes = kept.and_then(|reach| reach.with(cluster, node)?.again(setting, cluster).ok());
+    Ok(nodes.map(|nodes| nodes.driven_by(setting.hosts())))
+}
+
+/// As [`reach`], with what a plan has to know of the hosts.
 fn reach_sites(setting: &Setting, cluster: &str, directory: &Path) -> Result<(Hosts, Vec<Site>)> {
     let hosts = setting.hosts();
     match Reach::kept(&setting.store, cluster)? {

@@ -7,7 +7,8 @@
 //! proven by a file that one host writes and another one reads.
 //!
 //! What was found is written into the cluster's directory before anything is started, so that
-//! other commands find the same stores.
+//! other commands find the same stores; and where the plan has its containers, so that a command in
+//! one reaches its host alone.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::hosts::{Host, at_once};
+use super::member;
 use super::remote::{Remote, Stores};
 use super::{Hosts, Setting};
 use crate::batch::{self, Allocation, System, allocation};
@@ -24,7 +26,7 @@ use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::launcher::{Binary, Launcher, Way, control_directory};
 use crate::place::{self, Place};
-use crate::plan::Site;
+use crate::plan::{Act, Plan, Site};
 use crate::spec::{Kind, Spec};
 use crate::wire::messages::{Facts, Hello, OWN, Start};
 
@@ -59,6 +61,9 @@ struct Reached {
     /// The store that images are read from as well.
     #[serde(default)]
     read_only: Option<PathBuf>,
+    /// The containers that the plan has put there.
+    #[serde(default)]
+    containers: Vec<String>,
 }
 
 impl Reach {
@@ -67,14 +72,15 @@ impl Reach {
     /// # Errors
     /// If there are no hosts for it now, such as outside of an allocation.
     pub fn of(spec: &Spec, setting: &Setting) -> Result<Option<Self>> {
-        let reached =
-            |name: String, address| Reached { name, address, store: None, read_only: None };
         match &spec.backends[0].kind {
             Kind::Local => Ok(None),
             Kind::Ssh { hosts, options } => Ok(Some(Self {
                 kind: SSH.to_owned(),
                 options: options.clone(),
-                hosts: hosts.iter().map(|host| reached(host.host.clone(), host.address)).collect(),
+                hosts: hosts
+                    .iter()
+                    .map(|host| Reached::new(host.host.clone(), host.address))
+                    .collect(),
             })),
             Kind::Slurm { .. } | Kind::Template { .. } => {
                 let found = allocation(|name| setting.variable(name).map(str::to_owned))?;
@@ -103,7 +109,7 @@ impl Reach {
         if spec.services.is_empty() {
             names.truncate(wanted.max(1));
         }
-        let host = |name| Reached { name, address: None, store: None, read_only: None };
+        let host = |name| Reached::new(name, None);
         let kind = if system == System::Slurm { SLURM } else { SSH };
         let hosts = names.into_iter().map(host).collect();
         Ok(Self { kind: kind.to_owned(), options: Vec::new(), hosts })
@@ -212,11 +218,40 @@ impl Reach {
             host.store = Some(stores.store.clone());
             host.read_only.clone_from(&stores.read_only);
         }
-        let text = serde_json::to_vec(&found).map_err(|error| Error::new(error.to_string()))?;
-        setting.here.put(&file(place.path()), 0o600, &text)?;
+        found.keep(setting, place)?;
         let nodes = Nodes::new(opened.into_iter().zip(stores));
         nodes.mark_stores(place.cluster())?;
         Ok(nodes)
+    }
+
+    fn keep(&self, setting: &Setting, place: &Place) -> Result<()> {
+        let text = serde_json::to_vec(self).map_err(|error| Error::new(error.to_string()))?;
+        setting.here.put(&file(place.path()), 0o600, &text)
+    }
+
+    /// Keeps where a plan has its containers, so that who wants one reaches its host alone.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn keep_containers(setting: &Setting, place: &Place, plan: &Plan) -> Result<()> {
+        let Some(mut kept) = Self::kept(&setting.store, place.cluster())? else { return Ok(()) };
+        for step in plan.phases.iter().flat_map(|phase| &phase.steps) {
+            let on = |host: &&mut Reached| Some(&host.name) == step.host.as_ref();
+            if let (Act::Start { container, .. }, Some(host)) =
+                (&step.act, kept.hosts.iter_mut().find(on))
+            {
+                host.containers.push(container.clone());
+            }
+        }
+        kept.keep(setting, place)
+    }
+
+    /// The same cluster on the hosts that have containers that are meant by a name; `None` if none
+    /// is known to have one.
+    pub(super) fn with(&self, cluster: &str, node: &str) -> Option<Self> {
+        let hosts = self.hosts.iter().filter(|host| host.has(cluster, node));
+        let hosts: Vec<Reached> = hosts.cloned().collect();
+        (!hosts.is_empty()).then(|| Self { hosts, ..self.clone() })
     }
 
     /// Reaches the hosts of a cluster that was started.
@@ -271,6 +306,15 @@ struct Opened<'r> {
 }
 
 impl Reached {
+    fn new(name: String, address: Option<Ipv4Addr>) -> Self {
+        Self { name, address, store: None, read_only: None, containers: Vec::new() }
+    }
+
+    /// Whether a container that is meant by a name was put there.
+    fn has(&self, cluster: &str, node: &str) -> bool {
+        self.containers.iter().any(|name| member::may_mean(cluster, node, name))
+    }
+
     /// Its stores, if they were looked for.
     fn stores(&self) -> Option<Stores> {
         Some(Stores { store: self.store.clone()?, read_only: self.read_only.clone() })

@@ -101,7 +101,7 @@ pub(crate) fn exec(context: &Context, args: &ClusterExecArgs) -> Result<Exit, Re
         user: args.user.clone(),
         directory: args.workdir.clone(),
     };
-    Ok(Exit(driver::exec(&cluster, node, &reach(context, &cluster)?, &how, command)?))
+    Ok(Exit(driver::exec(&cluster, node, &setting(context)?, &how, command)?))
 }
 
 /// `cluster logs`.
