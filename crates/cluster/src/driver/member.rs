@@ -40,8 +40,8 @@ impl Exec {
     }
 }
 
-/// Runs a further command in a container of a cluster. Returns its exit status. Other hosts are only
-/// reached if the container is not where it was started.
+/// Runs a further command in a container of a cluster. Returns its exit status. Other hosts are
+/// only reached if the container is not where it was started.
 ///
 /// # Errors
 /// If the container does not exist, or does not run.
@@ -120,13 +120,6 @@ fn is_meant(cluster: &str, node: &str, container: &Container) -> bool {
     container.name == node || short(cluster, &container.name) == node || container.role == node
 }
 
-/// Whether a name may mean a container, of which nothing but the name is known.
-pub(super) fn may_mean(cluster: &str, node: &str, container: &str) -> bool {
-    let short = short(cluster, container);
-    let role = short.rsplit_once('-').map_or(short, |(role, _)| role);
-    [container, short, role].contains(&node)
-}
-
 /// The containers that are meant by a name.
 ///
 /// # Errors
@@ -174,20 +167,6 @@ mod tests {
         let [host, state, status, image, ports] =
             ["here", "running", "Up", "a", ""].map(str::to_owned);
         Container { host, name, role, state, status, image, ports }
-    }
-
-    #[test]
-    fn a_container_may_be_meant_by_service_and_number() {
-        let names = ["lab-db-1", "lab-db-10", "lab-web-db-1", "lab-node1"];
-        let meant = |node: &str| -> Vec<&str> {
-            names.into_iter().filter(|name| may_mean("lab", node, name)).collect()
-        };
-        assert_eq!(meant("db"), ["lab-db-1", "lab-db-10"]);
-        assert_eq!(meant("db-1"), ["lab-db-1"]);
-        assert_eq!(meant("web-db"), ["lab-web-db-1"]);
-        assert_eq!(meant("lab-node1"), ["lab-node1"]);
-        assert_eq!(meant("node1"), ["lab-node1"]);
-        assert_eq!(meant("node"), [""; 0]);
     }
 
     #[test]

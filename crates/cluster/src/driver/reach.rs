@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::hosts::{Host, at_once};
-use super::member;
 use super::remote::{Remote, Stores};
 use super::{Hosts, Setting};
 use crate::batch::{self, Allocation, System, allocation};
@@ -312,7 +311,7 @@ impl Reached {
 
     /// Whether a container that is meant by a name was put there.
     fn has(&self, cluster: &str, node: &str) -> bool {
-        self.containers.iter().any(|name| member::may_mean(cluster, node, name))
+        self.containers.iter().any(|name| may_mean(cluster, node, name))
     }
 
     /// Its stores, if they were looked for.
@@ -470,4 +469,31 @@ fn find_stores(opened: &[Opened<'_>], setting: &Setting, place: &Place) -> Resul
     at_once(pairs(), forget).into_iter().collect::<Result<Vec<()>>>()?;
     let _ = std::fs::remove_file(&own);
     stores
+}
+
+/// Whether a name may mean a container, of which nothing but the name is known.
+fn may_mean(cluster: &str, node: &str, container: &str) -> bool {
+    let short = container.strip_prefix(cluster).and_then(|rest| rest.strip_prefix('-'));
+    let short = short.unwrap_or(container);
+    let role = short.rsplit_once('-').map_or(short, |(role, _)| role);
+    [container, short, role].contains(&node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_may_be_meant_by_service_and_number() {
+        let names = ["lab-db-1", "lab-db-10", "lab-web-db-1", "lab-node1"];
+        let meant = |node: &str| -> Vec<&str> {
+            names.into_iter().filter(|name| may_mean("lab", node, name)).collect()
+        };
+        assert_eq!(meant("db"), ["lab-db-1", "lab-db-10"]);
+        assert_eq!(meant("db-1"), ["lab-db-1"]);
+        assert_eq!(meant("web-db"), ["lab-web-db-1"]);
+        assert_eq!(meant("lab-node1"), ["lab-node1"]);
+        assert_eq!(meant("node1"), ["lab-node1"]);
+        assert_eq!(meant("node"), [""; 0]);
+    }
 }

@@ -68,8 +68,8 @@ impl<'b> Lab<'b> {
             let make = ["install", "-d", "-m", "700", "-o", &bench.user.name, HOME];
             run(&lab.cluster.on(host, &own(&make)))?;
         }
-        // A namespace is new for each command that is forbidden to make others, and facts of the host
-        // are kept for each namespace: so it is forbidden to the servers and not to the driver.
+        // A namespace is new for each command that is forbidden to make others, and facts of the
+        // host are kept for each namespace: so the servers are forbidden, and not the driver.
         let forbidden = no_namespaces().map(|program| own(&[&program.display().to_string()]));
         let forbidden = forbidden.unwrap_or_else(|error| {
             println!("SKIP bench cluster, hosts without namespaces for users: {error}");

@@ -1,8 +1,8 @@
 //! What starts of few hosts say about a start of many: a *model*.
 //!
 //! Each phase of `up` takes a time with a law in the number of nodes: a part that does not depend
-//! on it, and one for each node. Nodes that look for each other ([`MEET`]) also have a part for each
-//! pair. The laws are fitted to some sizes and checked at one to which they were not.
+//! on it, and one for each node. Nodes that look for each other ([`MEET`]) also have a part for
+//! each pair. The laws are fitted to some sizes and checked at one to which they were not.
 //!
 //! Simulated hosts share the processors. Hosts with processors of their own do their part at once:
 //! then what grows is the driver's own time for each host, and what a node does for each other one.

@@ -1,9 +1,9 @@
-//! Linpack (HPL) and messages by Open MPI in node containers of three hosts, beside the same tree in
-//! a chroot on each host, where ranks are started by `ssh`.
+//! Linpack (HPL) and messages by Open MPI in node containers of three hosts, beside the same tree
+//! in a chroot on each host, where ranks are started by `ssh`.
 //!
 //! The hosts share a kernel, so Open MPI is told to use TCP alone, and the links' counters must say
-//! that it has. A rank that waits gives its processor away, since there may be fewer processors than
-//! ranks. The least time counts, since other work on the machine can only delay a rank.
+//! that it has. A rank that waits gives its processor away, since there may be fewer processors
+//! than ranks. The least time counts, since other work on the machine can only delay a rank.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +37,8 @@ fn inside(ranks: &str, program: &[&str]) -> Vec<String> {
     words(&[&own(&["sh", "-euc", MPIRUN, "sh", "/etc/coracle/hosts", ranks]), &own(program)])
 }
 
-/// Runs so many ranks (`$2`) of a program on the hosts of a file (`$1`). Each tells the time that it
-/// has taken of processors.
+/// Runs so many ranks (`$2`) of a program on the hosts of a file (`$1`). Each tells the time that
+/// it has taken of processors.
 const MPIRUN: &str = r#"
 cd /tmp; sed -e "s/^2 *Ps/1 Ps/" -e "s/^2 *Qs/3 Qs/" /hpccinf.txt > hpccinf.txt; rm -f hpccoutf.txt
 hosts=$1 ranks=$2; shift 2
