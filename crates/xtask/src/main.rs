@@ -11,6 +11,7 @@ mod demo;
 mod dist;
 mod fuzz;
 mod kernels;
+mod machines;
 mod map;
 mod order;
 mod release;
@@ -43,6 +44,8 @@ usage: cargo xtask TASK
                      container
   cluster faults [MINUTES]
                      a network of several hosts with bad links under load, for an hour
+  cluster nfs [3] [4] [nolock]
+                     one store on two virtual machines over NFS; half an hour
   kernels [--debug] [--kvm] [NAME]... [-- CASE...]
                      the differential suite on other kernels, in virtual machines; hours
   release            build the release binary and check its shape
