@@ -1,4 +1,4 @@
-//! `cargo xtask cluster faults [MINUTES]` and `cargo xtask cluster nfs [KIND]...`: run the long forms
+//! `cargo xtask cluster faults [MINUTES]`, `cargo xtask cluster nfs [KIND]...`: run the long forms
 //! of cases on several hosts.
 //!
 //! `faults` puts a network of three simulated hosts under load for so many minutes (an hour), while

@@ -1,8 +1,8 @@
 //! `cargo xtask kernels [--debug] [--kvm] [NAME]... [-- CASE...]`: runs the differential suite on
 //! other kernels, in virtual machines.
 //!
-//! Kernels of distributions ([`crate::machines`]) boot under QEMU with a small Debian tree as their disk
-//! ([`machine`]). There the suite runs the release binary as on a host: natively in a chroot as
+//! Kernels of distributions ([`crate::machines`]) boot under QEMU with a small Debian tree as their
+//! disk ([`machine`]). There the suite runs the release binary as on a host: natively in a chroot as
 //! root, and in every engine as an unprivileged user. Engines without namespaces run with user
 //! namespaces forbidden, N1 with them allowed. The suite judges by its own list of known
 //! differences;

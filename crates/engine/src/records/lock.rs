@@ -5,10 +5,10 @@
 //! ends. A process that asks takes the lock shared for a moment. So two that ask do not mislead
 //! each other, and one that wants it exclusively can tell an asker from a holder ([`take`]).
 //!
-//! `flock(2)` is tried first, then open-file-description locks; where the file system belongs to one
-//! kernel, both are taken ([`sys::carried`]). A lock that another machine does not see would say
-//! there that the process is dead. So a lock counts between machines only where the file system is
-//! known to carry it ([`reach`]).
+//! `flock(2)` is tried first, then open-file-description locks; where the file system belongs to
+//! one kernel, both are taken ([`sys::carried`]). A lock that another machine does not see would
+//! say there that the process is dead. So a lock counts between machines only where the file system
+//! is known to carry it ([`reach`]).
 
 use std::os::fd::AsFd;
 use std::time::Duration;

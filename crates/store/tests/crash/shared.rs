@@ -1,5 +1,6 @@
 //! Several hosts on one store: each starts this program at the same time in one directory that all
-//! of them have, named by `CORACLE_CRASH_SHARED`. `CORACLE_CRASH_HOSTS` says how many there are (2).
+//! of them have, named by `CORACLE_CRASH_SHARED`. `CORACLE_CRASH_HOSTS` says how many there are
+//! (2).
 //!
 //! Each host starts and kills processes without regard to the others, and gives names to images
 //! that nobody removes. When all have ended, one host checks the store and cleans it; then every
