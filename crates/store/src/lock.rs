@@ -18,13 +18,14 @@
 //! Making a symbolic link is atomic everywhere, also over NFS, and the link's text is there from
 //! the first moment: it names the owner (`host boot-id pid-namespace pid start-time random time
 //! machine-id`). A link is stale if its owner was on this machine ([`sys::machine`] decides that)
-//! and is gone (earlier boot, or no such process, or another one with that number). A stale link is
-//! removed under a second link, so that two processes never remove it at once. A link of another
-//! machine, or another pid namespace, cannot be judged, at whatever age: a pull or a run may last
-//! for days, and its machine's clock may be wrong. It is reported. It is removed by the next command
-//! of its own machine that sweeps ([`clear_own`]), or when a user declares that machine gone
-//! ([`crate::Store::forget_host`]). A shared holder has a link of its own (`<lock>.s.<random>`). An exclusive holder first makes its link, then waits until no shared ones
-//! are left, so each side sees the other.
+//! and is gone (earlier boot, or no such process, or another one with that number). A stale link
+//! is removed under a second link, so that two processes never remove it at once. A link of
+//! another machine, or another pid namespace, cannot be judged, at whatever age: a pull or a run
+//! may last for days, and its machine's clock may be wrong. It is reported. It is removed by the
+//! next command of its own machine that sweeps ([`clear_own`]), or when a user declares that
+//! machine gone ([`crate::Store::forget_host`]). A shared holder has a link of its own
+//! (`<lock>.s.<random>`). An exclusive holder first makes its link, then waits until no shared
+//! ones are left, so each side sees the other.
 //!
 //! A lock file that belongs to a piece of content (one blob, one layer) is unlinked by its holder
 //! before the release. A process that opened it meanwhile sees that the locked file no longer has
