@@ -31,7 +31,6 @@ use std::process::Command;
 use rustix::fs::{Mode, OFlags};
 
 pub use ending::Exit;
-pub(crate) use facts::digest;
 
 /// What the agent gets from its caller.
 #[derive(Clone, Debug, Default)]

@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// How often is tried, and how long one try may take.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause before the second try, and the longest: each is half as long again as the one before,
+/// since what is looked for is mostly there at once, or soon.
+const FIRST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_millis(100);
+/// How long one try may take.
 const TRY: Duration = Duration::from_secs(5);
 /// The program of a node tries again after that to take connections.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -41,17 +44,7 @@ impl Probe {
     /// # Errors
     /// Why the last try has failed.
     pub fn until(&self, within: Duration) -> Result<()> {
-        let end = Instant::now() + within;
-        loop {
-            let why = match self.once() {
-                Ok(()) => return Ok(()),
-                Err(why) => why,
-            };
-            if Instant::now() + PAUSE >= end {
-                return Err(Error::new(why));
-            }
-            std::thread::sleep(PAUSE);
-        }
+        tries(Instant::now() + within, || self.once())
     }
 
     fn once(&self) -> Result<(), String> {
@@ -59,6 +52,19 @@ impl Probe {
             Self::Tcp(place) => connect(place).map(drop),
             Self::Http(place, path) => answered(place, path),
         }
+    }
+}
+
+/// Tries until it succeeds or the time is over; then tells why the last try has failed.
+fn tries(end: Instant, mut once: impl FnMut() -> Result<(), String>) -> Result<()> {
+    let mut pause = FIRST;
+    loop {
+        let Err(why) = once() else { return Ok(()) };
+        if Instant::now() + pause >= end {
+            return Err(Error::new(why));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 3 / 2).min(LONGEST);
     }
 }
 
@@ -132,12 +138,10 @@ pub fn idle() -> ! {
 pub fn know(names: &[String], within: Duration) -> Result<()> {
     let end = Instant::now() + within;
     for name in names {
-        while address(&format!("{name}:{PORT}")).is_none() {
-            if Instant::now() + PAUSE >= end {
-                return Err(Error::new(format!("{name} has no address")));
-            }
-            std::thread::sleep(PAUSE);
-        }
+        tries(end, || {
+            let found = address(&format!("{name}:{PORT}"));
+            found.map(drop).ok_or_else(|| format!("{name} has no address"))
+        })?;
     }
     Ok(())
 }

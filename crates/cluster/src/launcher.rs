@@ -51,7 +51,7 @@ impl Binary {
     /// If it cannot be read.
     pub fn of(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
-        let digest = crate::agent::digest(&mut file)?;
+        let digest = crate::digest::digest(&mut file)?;
         Ok(Self { path: path.to_owned(), digest, size: file.metadata()?.len() })
     }
 }

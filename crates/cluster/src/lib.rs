@@ -8,26 +8,38 @@
 //! | [`batch`] | jobs of Slurm, PBS and LSF |
 //! | [`door`] | commands from one node's container to another's |
 //! | [`driver`] | carries a plan out |
+//! | [`files`] | what is at a path, with digests |
+//! | [`ranks`] | ranks of MPI that the host's launcher starts |
+//! | [`spread`] | images from host to host |
 //! | [`place`] | what a driver keeps of a cluster in the store, and its lock |
+//! | `clock` | hosts whose clock is wrong |
+//! | `digest` | the digest of a file |
 //! | [`shell`] | words for a POSIX shell |
 //! | [`error`] | the error of this crate |
 //! | [`wire`] | what driver and agent say to each other |
 //! | [`agent`] | the agent's end, on a node |
 //! | [`launcher`] | how an agent is started on a node, and how the binary gets there |
 //! | [`channel`] | the driver's end |
+//! | [`routes`] | what leads from host to host, and variables that tell programs so |
 
 pub mod agent;
 pub mod batch;
 pub mod channel;
+mod clock;
+mod digest;
 pub mod door;
 pub mod driver;
 pub mod error;
+pub mod files;
 pub mod inside;
 pub mod launcher;
 pub mod place;
 pub mod plan;
+pub mod ranks;
+pub mod routes;
 pub mod shell;
 pub mod spec;
+pub mod spread;
 pub mod wire;
 
 pub use error::{Error, Result};

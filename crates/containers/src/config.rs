@@ -44,7 +44,7 @@ pub use value::SettingValue;
 pub const SYSTEM_FILE: &str = "/etc/coracle/config.toml";
 
 /// Variables `CORACLE_*` that are not settings. They are not warned of.
-const OTHER_VARIABLES: &[&str] = &["CORACLE_CONFIG", "CORACLE_LOG"];
+const OTHER_VARIABLES: &[&str] = &["CORACLE_CONFIG", "CORACLE_LOG", "CORACLE_DOOR"];
 
 /// What the layers are made of. Made by the context, which alone may look at the environment.
 #[derive(Debug, Clone, Default)]

@@ -13,6 +13,7 @@ pub mod list;
 pub mod load;
 pub mod login;
 pub mod manifest;
+pub mod parts;
 pub mod pull;
 pub mod remote;
 pub mod remove;

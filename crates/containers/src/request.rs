@@ -107,6 +107,8 @@ pub struct ProcessRequest {
     pub env_files: Vec<Change>,
     /// Variables.
     pub env: Vec<Change>,
+    /// Variables that have these values unless something else sets them.
+    pub env_defaults: Vec<(String, String)>,
     /// Pass the session's whole environment into the container.
     pub host_environment: bool,
     /// Working directory inside the container, absolute.

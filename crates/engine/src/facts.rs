@@ -106,7 +106,7 @@ pub struct Facts {
 pub struct Ways {
     /// The interface at which a container sees its addresses.
     pub interface: String,
-    /// This host has adapters for remote memory: InfiniBand and the like.
+    /// This host has adapters for remote memory that work: InfiniBand and the like.
     pub has_rdma: bool,
 }
 
@@ -328,10 +328,9 @@ impl Ways {
     fn of_host() -> Self {
         let label = view::sockets::interfaces::shown_at(&mut Routes);
         let name = label.split(|byte| *byte == 0).next().unwrap_or_default();
-        let adapters = std::fs::read_dir("/sys/class/infiniband");
         Self {
             interface: String::from_utf8_lossy(name).into_owned(),
-            has_rdma: adapters.is_ok_and(|mut adapters| adapters.next().is_some()),
+            has_rdma: !host::Infiniband::read().ports.is_empty(),
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) mod lock;
 
 pub use crate::spec::{Elsewhere, Reach};
 pub(crate) use lock::Asked;
-pub use lock::is_shared;
+pub use sys::carried::is_shared;
 
 /// Name of the directory in the container's.
 const DIRECTORY: &str = "run";

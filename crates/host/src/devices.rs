@@ -44,26 +44,53 @@ pub struct Gpu {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Infiniband {
-    /// Names under `/sys/class/infiniband` with the state of port 1 (`mlx5_0: 4: ACTIVE`).
+    /// Names under `/sys/class/infiniband` with the state of each port (`mlx5_0: 4: ACTIVE`).
     pub devices: Vec<String>,
+    /// Their ports that work.
+    pub ports: Vec<Port>,
     /// Nodes under `/dev/infiniband`.
     pub nodes: Vec<PathBuf>,
 }
 
+/// A port of an adapter that is connected to a network.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Port {
+    /// Adapter and number, as UCX and NCCL write it: `mlx5_0:1`.
+    pub name: String,
+    /// It is one of Ethernet (RoCE), else of InfiniBand.
+    pub is_ethernet: bool,
+    /// The network interface that it belongs to, if the kernel tells.
+    pub interface: Option<String>,
+}
+
 impl Infiniband {
-    pub(crate) fn read() -> Infiniband {
-        let devices = names_in(Path::new("/sys/class/infiniband"))
-            .into_iter()
-            .map(|name| {
-                let port = format!("/sys/class/infiniband/{name}/ports/1");
-                let state = read_trimmed(format!("{port}/state")).unwrap_or_default();
-                let link = read_trimmed(format!("{port}/link_layer")).unwrap_or_default();
-                format!("{name}: {state} {link}").trim_end().to_owned()
-            })
-            .collect();
-        let directory = Path::new("/dev/infiniband");
-        let nodes = names_in(directory).into_iter().map(|name| directory.join(name)).collect();
-        Infiniband { devices, nodes }
+    /// Reads what the kernel tells of adapters.
+    pub fn read() -> Self {
+        Self::of(Path::new("/sys/class/infiniband"), Path::new("/dev/infiniband"))
+    }
+
+    fn of(adapters: &Path, nodes: &Path) -> Self {
+        let (mut devices, mut ports) = (Vec::new(), Vec::new());
+        for name in names_in(adapters) {
+            let directory = adapters.join(&name).join("ports");
+            let mut states = Vec::new();
+            for number in names_in(&directory) {
+                let port = directory.join(&number);
+                let read = |file: &str| read_trimmed(port.join(file)).unwrap_or_default();
+                let (state, link) = (read("state"), read("link_layer"));
+                states.push(format!("{state} {link}").trim_end().to_owned());
+                // "4: ACTIVE" (`enum ib_port_state` of the kernel).
+                if state.starts_with("4:") {
+                    let interface = Some(read("gid_attrs/ndevs/0")).filter(|name| !name.is_empty());
+                    let is_ethernet = link == "Ethernet";
+                    ports.push(Port { name: format!("{name}:{number}"), is_ethernet, interface });
+                }
+            }
+            devices.push(format!("{name}: {}", states.join(", ")).trim_end().to_owned());
+        }
+        let nodes = names_in(nodes).into_iter().map(|name| nodes.join(name)).collect();
+        Self { devices, ports, nodes }
     }
 }
 
@@ -184,6 +211,38 @@ pub(crate) fn names_in(directory: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As the kernel shows two adapters, the second with two ports.
+    #[test]
+    fn ports_of_adapters() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        for (port, state, link) in [
+            ("mlx5_0/ports/1", "4: ACTIVE", "InfiniBand"),
+            ("mlx5_1/ports/1", "1: DOWN", "InfiniBand"),
+            ("mlx5_1/ports/2", "4: ACTIVE", "Ethernet"),
+        ] {
+            write(&format!("ib/{port}/state"), &format!("{state}\n"));
+            write(&format!("ib/{port}/link_layer"), &format!("{link}\n"));
+        }
+        write("ib/mlx5_1/ports/2/gid_attrs/ndevs/0", "eth2\n");
+        write("dev/uverbs0", "");
+        let found = Infiniband::of(&root.path().join("ib"), &root.path().join("dev"));
+        let devices =
+            ["mlx5_0: 4: ACTIVE InfiniBand", "mlx5_1: 1: DOWN InfiniBand, 4: ACTIVE Ethernet"];
+        assert_eq!(found.devices, devices);
+        let port = |name: &str, interface: Option<&str>| Port {
+            name: name.to_owned(),
+            is_ethernet: interface.is_some(),
+            interface: interface.map(str::to_owned),
+        };
+        assert_eq!(found.ports, [port("mlx5_0:1", None), port("mlx5_1:2", Some("eth2"))]);
+        assert_eq!(found.nodes, [root.path().join("dev/uverbs0")]);
+    }
 
     #[test]
     fn drivers_of_nvidia() {

@@ -291,7 +291,7 @@ fn processes(host: &Host) -> Vec<Finding> {
     let limits = &host.limits;
     let memlock =
         Finding::note("locked memory", limit(limits.memlock, bytes), "getrlimit(RLIMIT_MEMLOCK)");
-    let short = limits.memlock.soft.is_some_and(|soft| soft < 64 << 20);
+    let short = limits.memlock.soft.is_some_and(|soft| soft < crate::LOCKED);
     vec![
         Finding::trial("seccomp filters", &seccomp.filter, Level::Bad, &under),
         Finding::trial("seccomp traps", &seccomp.trap, Level::Warn, "work"),

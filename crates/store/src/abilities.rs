@@ -131,7 +131,7 @@ impl Abilities {
             && root.stat(&name("a"))?.is_some_and(|stat| stat.st_mode & 0o777 == 0o751);
         let mode = Mode::from_raw_mode(0o600);
         Ok(Self {
-            locks: probe_locks(root, &name("lock"))?,
+            locks: probe_locks(root, &name("lock"), network)?,
             user_xattr: fs::fsetxattr(&file, "user.coracle.probe", b"1", XattrFlags::empty())
                 .is_ok(),
             hard_links: fs::linkat(fd, name("a"), fd, name("b"), AtFlags::empty()).is_ok(),
@@ -186,10 +186,15 @@ fn has_positions(root: &Root, directory: &str) -> bool {
     stays().unwrap_or(false)
 }
 
-/// Returns the first kind of lock that excludes a second open file.
-fn probe_locks(root: &Arc<Root>, rel: &str) -> Result<LockMethod> {
+/// Returns the first kind of lock that excludes a second open file, on other hosts too.
+fn probe_locks(root: &Arc<Root>, rel: &str, network: bool) -> Result<LockMethod> {
     let mut tried = String::new();
-    for method in [LockMethod::Flock, LockMethod::Ofd] {
+    let mut methods = &[LockMethod::Flock, LockMethod::Ofd][..];
+    if network && !sys::carried::reaches_hosts(root.as_fd()) {
+        methods = &[];
+        tried.push_str("kernel locks: other hosts may not see them; ");
+    }
+    for &method in methods {
         let failure = match file_locks_work(root, rel, method)? {
             Ok(true) => return Ok(method),
             Ok(false) => "two processes could hold it at once".to_owned(),
@@ -229,7 +234,7 @@ fn statfs(root: &Root) -> Result<StatFs> {
 }
 
 /// What is probed: the number grows with each new question, which older answers lack.
-const QUESTIONS: u32 = 2;
+const QUESTIONS: u32 = 3;
 
 /// Key of the stored answers: the file system, the kernel, and what was asked.
 pub(crate) fn key(root: &Root) -> Result<String> {

@@ -22,7 +22,7 @@ use rustix::fs::{FileType, OFlags};
 
 use crate::error::{Error, Result, Step};
 use crate::lock::{Lock, Mode};
-use crate::root::{DOCUMENT_LIMIT, random_hex, read_all};
+use crate::root::{DOCUMENT_LIMIT, random_hex, read_all, reread};
 use crate::{Lease, Store};
 
 /// Directory of the partial blobs.
@@ -103,7 +103,7 @@ impl Blobs<'_> {
 
     /// As [`Blobs::is_whole`], for this store alone.
     fn is_whole_here(self, digest: &Digest) -> Result<bool> {
-        open_in(self.0, digest)?.map_or(Ok(false), |blob| content_matches(blob, digest))
+        reread(|| open_in(self.0, digest)?.map_or(Ok(false), |blob| content_matches(blob, digest)))
     }
 
     /// Opens a blob; fails if it is missing or its size differs from the descriptor's.
@@ -133,9 +133,11 @@ impl Blobs<'_> {
 
     /// Reads a document (manifest, configuration) whole and checks its digest.
     pub fn read(self, digest: &Digest) -> Result<Vec<u8>> {
-        let blob = self.open_digest(digest)?;
-        let path = blob.path;
-        let bytes = read_all(blob.file, || path.clone(), DOCUMENT_LIMIT)?;
+        let (path, bytes) = reread(|| {
+            let blob = self.open_digest(digest)?;
+            let bytes = read_all(blob.file, || blob.path.clone(), DOCUMENT_LIMIT)?;
+            Ok((blob.path, bytes))
+        })?;
         if !digest.matches(&bytes) {
             let why = "its content has another digest".into();
             return Err(Error::BadBlob { digest: digest.to_string(), path, why });
@@ -305,9 +307,12 @@ fn content_matches(mut blob: Blob, digest: &Digest) -> Result<bool> {
 fn open_in(store: &Store, digest: &Digest) -> Result<Option<Blob>> {
     let root = &store.inner.root;
     let rel = rel(digest);
-    let Some(file) = root.open_file(&rel, OFlags::RDONLY)? else { return Ok(None) };
-    let meta = file.metadata().map_err(|source| Error::io(Step::Stat, root.join(&rel), source))?;
-    Ok(Some(Blob { file, size: meta.size(), path: root.join(&rel) }))
+    reread(|| {
+        let Some(file) = root.open_file(&rel, OFlags::RDONLY)? else { return Ok(None) };
+        let meta =
+            file.metadata().map_err(|source| Error::io(Step::Stat, root.join(&rel), source))?;
+        Ok(Some(Blob { file, size: meta.size(), path: root.join(&rel) }))
+    })
 }
 
 /// A blob that is being written; the only writer for its digest among all processes.

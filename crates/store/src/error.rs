@@ -151,6 +151,16 @@ pub enum Error {
         /// Each kind and how it failed.
         tried: String,
     },
+    /// Hosts lock the store by the kernel, and this host's mount keeps its locks to itself.
+    #[error(
+        "the hosts that have the store {} lock it through the file server, and this host's mount \
+         keeps locks to itself",
+        path.display()
+    )]
+    OtherLocks {
+        /// The store.
+        path: PathBuf,
+    },
     /// Another process held a lock for longer than the wait limit.
     #[error("{what} is still held by {holder} after {seconds} s")]
     Busy {
@@ -384,9 +394,15 @@ impl Error {
                  set CORACLE_DIR to a directory on another file system"
                     .into()
             }
+            Self::OtherLocks { .. } => {
+                "ask the administrator to mount it as on the other hosts (NFS: without nolock and \
+                 local_lock, Lustre: -o flock), or set CORACLE_DIR to another directory"
+                    .into()
+            }
             Self::Busy { path, .. } => format!(
-                "wait until it ends; if it runs on another machine that is gone, use \
-                 'coracle stop --host-is-gone HOST CONTAINER', or remove {}",
+                "wait until it ends; if it was killed on another machine, 'coracle prune' there \
+                 removes what it left; if that machine is gone, use 'coracle stop --host-is-gone \
+                 HOST CONTAINER', or remove {}",
                 path.display()
             ),
             Self::WrongDigest { .. } | Self::WrongSize { .. } => {

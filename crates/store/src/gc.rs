@@ -19,7 +19,7 @@ use crate::containers::collect_strings;
 use crate::error::{Error, Result};
 use crate::trees::{BUILD, Kind};
 use crate::usage::{Shared, tree_size};
-use crate::{ContainerDir, Delete, Image, Store, Volume, index};
+use crate::{ContainerDir, Delete, Image, LockMethod, Store, Volume, index, lock};
 
 /// How long `rmi` waits for other processes before it leaves the content to the next collection.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -283,6 +283,9 @@ impl Store {
         self.writable()?;
         let mut freed = Freed::default();
         let root = &self.inner.root;
+        if self.inner.abilities.locks == LockMethod::Symlink {
+            lock::clear_own(root)?;
+        }
         let rubbish = root.list("tmp")?.iter().any(|(name, _)| name != "ingest" && name != "build")
             || !root.list(BUILD)?.is_empty();
         if rubbish {

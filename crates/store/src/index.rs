@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use crate::Store;
 use crate::error::{Error, Result, Step};
 use crate::lock::{Lock, Mode};
-use crate::root::{DOCUMENT_LIMIT, read_all};
+use crate::root::{DOCUMENT_LIMIT, read_all, reread};
 
 const FILE: &str = "oci/index.json";
 /// How often a change is tried again because another tool has replaced the file.
@@ -254,14 +254,12 @@ fn lock(store: &Store) -> Result<Lock> {
 fn read_stamped(store: &Store) -> Result<(IndexFile, Option<Stamp>)> {
     let root = &store.inner.root;
     let path = || root.join(FILE);
-    let (bytes, stamp) = match root.open_file(FILE, OFlags::RDONLY)? {
-        None => (None, None),
-        Some(file) => {
-            let stat =
-                rustix::fs::fstat(&file).map_err(|errno| Error::io(Step::Stat, path(), errno))?;
-            (Some(read_all(file, path, DOCUMENT_LIMIT)?), Some(stamp(&stat)))
-        }
-    };
+    let (bytes, stamp) = reread(|| {
+        let Some(file) = root.open_file(FILE, OFlags::RDONLY)? else { return Ok((None, None)) };
+        let stat =
+            rustix::fs::fstat(&file).map_err(|errno| Error::io(Step::Stat, path(), errno))?;
+        Ok((Some(read_all(file, path, DOCUMENT_LIMIT)?), Some(stamp(&stat))))
+    })?;
     Ok((IndexFile::parse(store, &content_or_empty(store, bytes)?)?, stamp))
 }
 

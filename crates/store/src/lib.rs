@@ -95,6 +95,7 @@ pub use volumes::{Volume, VolumeInfo, Volumes};
 
 use lock::{Lock, Lockable, Mode};
 use root::Root;
+use rustix::io::Errno;
 
 /// The data that survive a power failure, and the cost. A killed process never loses or breaks
 /// anything either way.
@@ -320,9 +321,11 @@ impl Store {
         taken
     }
 
-    /// True if each blob and layer is synced by itself.
+    /// True if each blob and layer is synced by itself: always on a file system that other hosts
+    /// may have. There a file server may refuse what was written only when it is synced, and a boot
+    /// id would say to other hosts that the layer does not count.
     pub(crate) fn syncs_now(&self) -> bool {
-        self.inner.durability == Durability::Full
+        self.inner.durability == Durability::Full || self.inner.root.on_network()
     }
 
     /// True if names (index, containers, volumes) are synced.
@@ -393,9 +396,14 @@ impl Store {
             if !self.inner.root.exists(trashed)? {
                 return Ok(());
             }
-            let vanished = source
-                .downcast_ref::<sys::fs::Error>()
-                .is_some_and(|error| error.errno == rustix::io::Errno::NOENT);
+            let errno = source.downcast_ref::<sys::fs::Error>().map(|error| error.errno);
+            // A client of NFS gives a file that is open another name instead of removing it: the
+            // container's lock, at least. The next sweep removes the rest.
+            let is_open = matches!(errno, Some(Errno::NOTEMPTY | Errno::BUSY));
+            if is_open && self.inner.root.on_network() {
+                return Ok(());
+            }
+            let vanished = matches!(errno, Some(Errno::NOENT | Errno::STALE));
             if !vanished || attempt == 10 {
                 return Err(Error::Removal { path, source });
             }

@@ -4,19 +4,28 @@
 //!
 //! | kind | where | released when the holder dies |
 //! |---|---|---|
-//! | `flock(2)` | everywhere local; NFS (mapped to byte ranges on the server); Lustre mounted with `flock` | by the kernel |
+//! | `flock(2)` | everywhere local; NFS; Lustre mounted with `flock`; Ceph | by the kernel |
 //! | open-file-description locks | file systems that know byte ranges only | by the kernel |
-//! | symbolic links | where neither works (Lustre without `flock`, NFS without a lock manager) | found out: see below |
+//! | symbolic links | where other hosts may not see these, or neither works | found out: see below |
+//!
+//! Where `flock` is local, a byte range is locked too, for the clients of an NFS server. Other
+//! hosts may not see locks on NFS mounted with `nolock`, Lustre without `flock`, and most FUSE
+//! ([`sys::carried`] has the list).
+//!
+//! All hosts must use the same kind, so the kind is written into `store.json` when a store on a
+//! network file system is first opened.
 //!
 //! Making a symbolic link is atomic everywhere, also over NFS, and the link's text is there from
 //! the first moment: it names the owner (`host boot-id pid-namespace pid start-time random time
 //! machine-id`). A link is stale if its owner was on this machine ([`sys::machine`] decides that)
-//! and is gone (earlier boot, or no such process, or another one with that number). A stale link is
-//! removed under a second link, so that two processes never remove it at once. A link of another
-//! machine, or another pid namespace, cannot be judged: it is reported, and is removed when a user
-//! declares that host gone ([`crate::Store::forget_host`]). A shared holder has a link of its own
-//! (`<lock>.s.<random>`). An exclusive holder first makes its link, then waits until no shared ones
-//! are left, so each side sees the other.
+//! and is gone (earlier boot, or no such process, or another one with that number). A stale link
+//! is removed under a second link, so that two processes never remove it at once. A link of
+//! another machine, or another pid namespace, cannot be judged, at whatever age: a pull or a run
+//! may last for days, and its machine's clock may be wrong. It is reported. It is removed by the
+//! next command of its own machine that sweeps ([`clear_own`]), or when a user declares that
+//! machine gone ([`crate::Store::forget_host`]). A shared holder has a link of its own
+//! (`<lock>.s.<random>`). An exclusive holder first makes its link, then waits until no shared
+//! ones are left, so each side sees the other.
 //!
 //! A lock file that belongs to a piece of content (one blob, one layer) is unlinked by its holder
 //! before the release. A process that opened it meanwhile sees that the locked file no longer has
@@ -32,7 +41,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use sys::ofd::{OfdLock, try_ofd_lock};
 
@@ -137,6 +146,35 @@ pub(crate) struct Lockable {
 impl Lockable {
     /// Takes the lock if no other process has it.
     pub(crate) fn try_take(&self, mode: Mode) -> Result<Option<Lock>> {
+        let held = self.try_hold(mode)?;
+        if held.is_some() {
+            self.root.refresh(self.covers());
+        }
+        Ok(held)
+    }
+
+    /// The directories in which other hosts may have changed something while they had the lock.
+    fn covers(&self) -> Vec<&str> {
+        const BLOBS: &str = "oci/blobs/sha256";
+        const MORE: &str = "oci/blobs/sha512";
+        if let Some(directory) = self.rel.strip_suffix("/lock") {
+            return vec!["containers", directory];
+        }
+        let name = self.rel.strip_prefix("locks/").unwrap_or_default();
+        match name.split('-').next().unwrap_or_default() {
+            "gc" => {
+                vec!["oci", BLOBS, MORE, "layers", "trees", "containers", "volumes", "tmp", "trash"]
+            }
+            "index" => vec!["oci"],
+            "names" => vec!["containers"],
+            "blob" => vec![BLOBS, MORE, "tmp/ingest"],
+            "layer" => vec!["layers", "tmp/build"],
+            "tree" => vec!["trees", "tmp/build"],
+            _ => vec!["networks"],
+        }
+    }
+
+    fn try_hold(&self, mode: Mode) -> Result<Option<Lock>> {
         let held = match self.method {
             LockMethod::Symlink => link::try_take(&self.root, &self.rel, mode)?.map(Held::Link),
             method => self.try_file(method, mode)?.map(|file| Held::File { _file: file }),
@@ -162,9 +200,15 @@ impl Lockable {
 
     /// Returns true if the file still has the lock's name: its last holder may have removed it.
     fn is_current(&self, file: &File) -> Result<bool> {
-        let here = file
-            .metadata()
-            .map_err(|source| Error::io(Step::Stat, self.root.join(&self.rel), source))?;
+        self.root.refresh(["locks"]);
+        let here = match file.metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::StaleNetworkFileHandle => {
+                return Ok(false);
+            }
+            here => {
+                here.map_err(|error| Error::io(Step::Stat, self.root.join(&self.rel), error))?
+            }
+        };
         let there = self.root.stat(&self.rel)?;
         Ok(there.is_some_and(|there| (there.st_dev, there.st_ino) == (here.dev(), here.ino())))
     }
@@ -256,11 +300,13 @@ fn holders(locks: &str, inode: u64) -> Vec<u32> {
 
 /// Takes the lock on an open file without waiting.
 pub(crate) fn lock_file(file: &File, method: LockMethod, mode: Mode) -> rustix::io::Result<()> {
-    rustix::io::retry_on_intr(|| match (method, mode) {
-        (LockMethod::Ofd, Mode::Shared) => try_ofd_lock(file, OfdLock::Shared),
-        (LockMethod::Ofd, Mode::Exclusive) => try_ofd_lock(file, OfdLock::Exclusive),
-        (_, Mode::Shared) => rustix::fs::flock(file, FlockOperation::NonBlockingLockShared),
-        (_, Mode::Exclusive) => rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive),
+    let lock = match mode {
+        Mode::Shared => OfdLock::Shared,
+        Mode::Exclusive => OfdLock::Exclusive,
+    };
+    rustix::io::retry_on_intr(|| match method {
+        LockMethod::Ofd => try_ofd_lock(file, lock),
+        _ => sys::carried::try_both(file, lock),
     })
 }
 
@@ -278,6 +324,11 @@ impl Drop for Lock {
 /// kernel, or the file server, releases the other kinds of lock.
 pub(crate) fn forget_host(root: &Root, directories: &[&str], host: &str) -> Result<()> {
     directories.iter().try_for_each(|directory| link::forget(root, directory, host))
+}
+
+/// Removes the locks that dead processes of this machine have left in the store.
+pub(crate) fn clear_own(root: &Arc<Root>) -> Result<()> {
+    link::clear_own(root, "locks")
 }
 
 /// Returns true if symbolic links work as locks in this store; used by the probe.

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::abilities::{self, Abilities};
 use crate::error::{Error, Result, Step};
+use crate::lock::LockMethod;
 use crate::root::{Root, encode};
 use crate::{Inner, Options, Store};
 
@@ -47,6 +48,10 @@ const NAMES: [&str; 11] = [
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StoreFile {
     version: u32,
+    /// The kind of lock that all hosts use; there once the store was opened on a network file
+    /// system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    locks: Option<LockMethod>,
     /// Probed abilities, by file system and kernel.
     #[serde(default)]
     abilities: BTreeMap<String, Abilities>,
@@ -80,6 +85,9 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<Store> {
         Some(abilities) => abilities,
         None => known_abilities(&root, &mut file, is_new, &mut read_only)?,
     };
+    if abilities.network {
+        root.set_network();
+    }
     if read_only.is_none() {
         if let Some(lacking) = abilities.lacking() {
             let file_system = abilities.file_system.clone();
@@ -183,7 +191,7 @@ fn known_abilities(
 ) -> Result<Abilities> {
     let key = abilities::key(root)?;
     if let Some(known) = file.abilities.get(&key) {
-        return Ok(known.clone());
+        return agreed(root, known.clone(), file.locks);
     }
     if read_only.is_some() {
         return Abilities::assume(root);
@@ -201,10 +209,28 @@ fn known_abilities(
         file.abilities.pop_first();
     }
     file.abilities.insert(key, found.clone());
+    if found.network && file.locks.is_none() {
+        file.locks = Some(found.locks);
+    }
     if !is_new {
         write_file(root, file)?;
     }
-    Ok(found)
+    agreed(root, found, file.locks)
+}
+
+/// The abilities with the kind of lock that the hosts have agreed on. It does not follow from this
+/// host's mount: another one may be mounted with other options.
+fn agreed(root: &Root, found: Abilities, locks: Option<LockMethod>) -> Result<Abilities> {
+    match locks {
+        Some(LockMethod::Symlink) => Ok(Abilities { locks: LockMethod::Symlink, ..found }),
+        Some(locks) if found.network => {
+            if !sys::carried::reaches_hosts(root.as_fd()) {
+                return Err(Error::OtherLocks { path: root.path.clone() });
+            }
+            Ok(Abilities { locks, ..found })
+        }
+        _ => Ok(found),
+    }
 }
 
 /// Accepts a directory without `store.json` if it is empty, a store that was only half made, or a
@@ -246,4 +272,33 @@ fn make_layout(root: &Root) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_use_one_kind_of_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Arc::new(Root::open(directory.path()).unwrap().unwrap());
+        let local = Abilities::probe(&root).unwrap();
+        let network = Abilities { network: true, ..local.clone() };
+        let method = |root: &Root, found: &Abilities, locks| {
+            agreed(root, found.clone(), locks).map(|abilities| abilities.locks)
+        };
+        let symlink = Some(LockMethod::Symlink);
+        assert_eq!(method(&root, &network, symlink).unwrap(), LockMethod::Symlink);
+        // The server's own processes follow its clients.
+        assert_eq!(method(&root, &local, symlink).unwrap(), LockMethod::Symlink);
+        assert_eq!(method(&root, &local, Some(LockMethod::Ofd)).unwrap(), local.locks);
+        if sys::carried::reaches_hosts(root.as_fd()) {
+            assert_eq!(method(&root, &network, Some(LockMethod::Ofd)).unwrap(), LockMethod::Ofd);
+        }
+        // A file system of which it is not known that other hosts see a lock.
+        let unknown = Root::open(Path::new("/proc")).unwrap().unwrap();
+        let refused = method(&unknown, &network, Some(LockMethod::Flock)).unwrap_err();
+        assert!(matches!(&refused, Error::OtherLocks { .. }), "{refused}");
+        assert!(refused.hint().is_some());
+    }
 }

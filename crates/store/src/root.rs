@@ -13,6 +13,8 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
@@ -30,6 +32,24 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::
 pub(crate) struct Root {
     pub(crate) path: PathBuf,
     fd: OwnedFd,
+    /// Set if other hosts may have the file system ([`Root::on_network`]).
+    network: AtomicBool,
+}
+
+/// How often a call is tried on a file server that says that it no longer knows a file.
+const STALE_TRIES: u32 = 6;
+
+/// Makes a call again while the file server says `ESTALE`: another host has removed or replaced
+/// what this host's cache still leads to, and the next look-up asks the server. The kernel itself
+/// looks up once more only.
+fn retried<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    for attempt in 1..STALE_TRIES {
+        match call() {
+            Err(Errno::STALE) => std::thread::sleep(Duration::from_millis(5) * attempt),
+            other => return other,
+        }
+    }
+    call()
 }
 
 impl AsFd for Root {
@@ -42,9 +62,33 @@ impl Root {
     /// Opens the directory; `None` when there is none.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
         match fs::open(path, OFlags::PATH | DIRECTORY, Mode::empty()) {
-            Ok(fd) => Ok(Some(Self { path: path.to_owned(), fd })),
+            Ok(fd) => Ok(Some(Self { path: path.to_owned(), fd, network: AtomicBool::new(false) })),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(Error::io(Step::Open, path, errno)),
+        }
+    }
+
+    /// Notes that other hosts may have the file system. From then on each file is on the server
+    /// before it gets its name, since a failure to write may be told only then, and
+    /// [`Root::refresh`] does something.
+    pub(crate) fn set_network(&self) {
+        self.network.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if other hosts may have the file system.
+    pub(crate) fn on_network(&self) -> bool {
+        self.network.load(Ordering::Relaxed)
+    }
+
+    /// Has the kernel ask the file server whether these directories have changed, so that names in
+    /// them that other hosts have made, replaced or removed are seen. A client of NFS trusts what
+    /// it has seen for up to a minute, but asks when a directory is opened.
+    pub(crate) fn refresh<'a>(&self, directories: impl IntoIterator<Item = &'a str>) {
+        if self.on_network() {
+            for directory in directories {
+                // A missing directory has nothing to be seen.
+                let _ = fs::openat(&self.fd, directory, DIRECTORY, Mode::empty());
+            }
         }
     }
 
@@ -59,7 +103,8 @@ impl Root {
 
     /// Opens an existing file; `None` when it is not there.
     pub(crate) fn open_file(&self, rel: &str, flags: OFlags) -> Result<Option<File>> {
-        match fs::openat(&self.fd, rel, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()) {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+        match retried(|| fs::openat(&self.fd, rel, flags, Mode::empty())) {
             Ok(fd) => Ok(Some(File::from(fd))),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(self.fail(Step::Open, rel, errno)),
@@ -70,10 +115,11 @@ impl Root {
     pub(crate) fn create_file(&self, rel: &str, extra: OFlags) -> Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | extra;
         let mode = Mode::from_raw_mode(0o644);
-        let opened = match fs::openat(&self.fd, rel, flags, mode) {
+        let open = || retried(|| fs::openat(&self.fd, rel, flags, mode));
+        let opened = match open() {
             Err(Errno::NOENT) => {
                 self.make_parent(rel)?;
-                fs::openat(&self.fd, rel, flags, mode)
+                open()
             }
             other => other,
         };
@@ -82,8 +128,10 @@ impl Root {
 
     /// Reads a small file whole; `None` when it is not there.
     pub(crate) fn read(&self, rel: &str, limit: u64) -> Result<Option<Vec<u8>>> {
-        let Some(file) = self.open_file(rel, OFlags::RDONLY)? else { return Ok(None) };
-        read_all(file, || self.join(rel), limit).map(Some)
+        reread(|| {
+            let Some(file) = self.open_file(rel, OFlags::RDONLY)? else { return Ok(None) };
+            read_all(file, || self.join(rel), limit).map(Some)
+        })
     }
 
     /// Reads and parses a small JSON file; `None` when it is not there.
@@ -97,7 +145,7 @@ impl Root {
     /// Stats an entry without following a symbolic link in its last component; `None` when there is
     /// none.
     pub(crate) fn stat(&self, rel: &str) -> Result<Option<Stat>> {
-        match fs::statat(&self.fd, rel, AtFlags::SYMLINK_NOFOLLOW) {
+        match retried(|| fs::statat(&self.fd, rel, AtFlags::SYMLINK_NOFOLLOW)) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(self.fail(Step::Stat, rel, errno)),
@@ -116,10 +164,11 @@ impl Root {
     /// not reach them.
     pub(crate) fn make_dir(&self, rel: &str) -> Result<bool> {
         let mode = Mode::from_raw_mode(if rel.contains('/') { 0o755 } else { 0o700 });
-        let answer = match fs::mkdirat(&self.fd, rel, mode) {
+        let attempt = || retried(|| fs::mkdirat(&self.fd, rel, mode));
+        let answer = match attempt() {
             Err(Errno::NOENT) => {
                 self.make_parent(rel)?;
-                fs::mkdirat(&self.fd, rel, mode)
+                attempt()
             }
             other => other,
         };
@@ -132,7 +181,7 @@ impl Root {
 
     /// Sets the mode of a file or directory that this process has just made.
     pub(crate) fn set_mode(&self, rel: &str, mode: u32) -> Result<()> {
-        fs::chmodat(&self.fd, rel, Mode::from_raw_mode(mode), AtFlags::empty())
+        retried(|| fs::chmodat(&self.fd, rel, Mode::from_raw_mode(mode), AtFlags::empty()))
             .map_err(|errno| self.fail(Step::Mode, rel, errno))
     }
 
@@ -151,12 +200,13 @@ impl Root {
 
     /// Renames within the store.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
-        match fs::renameat(&self.fd, from, &self.fd, to) {
+        let rename = || retried(|| fs::renameat(&self.fd, from, &self.fd, to));
+        match rename() {
             // The error does not say which of the two is missing; a missing target directory can be
             // made.
             Err(Errno::NOENT) if self.exists(from)? => {
                 self.make_parent(to)?;
-                fs::renameat(&self.fd, from, &self.fd, to)
+                rename()
             }
             other => other,
         }
@@ -176,7 +226,7 @@ impl Root {
 
     /// Removes a file or link; `false` when there was none.
     pub(crate) fn unlink(&self, rel: &str) -> Result<bool> {
-        match fs::unlinkat(&self.fd, rel, AtFlags::empty()) {
+        match retried(|| fs::unlinkat(&self.fd, rel, AtFlags::empty())) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(self.fail(Step::Remove, rel, errno)),
@@ -185,10 +235,11 @@ impl Root {
 
     /// Makes a symbolic link; `false` when the name exists.
     pub(crate) fn symlink(&self, target: &str, rel: &str) -> Result<bool> {
-        let made = match fs::symlinkat(target, &self.fd, rel) {
+        let attempt = || retried(|| fs::symlinkat(target, &self.fd, rel));
+        let made = match attempt() {
             Err(Errno::NOENT) => {
                 self.make_parent(rel)?;
-                fs::symlinkat(target, &self.fd, rel)
+                attempt()
             }
             other => other,
         };
@@ -201,7 +252,7 @@ impl Root {
 
     /// A symbolic link's target; `None` when there is none or it is something else.
     pub(crate) fn read_link(&self, rel: &str) -> Result<Option<String>> {
-        match fs::readlinkat(&self.fd, rel, Vec::new()) {
+        match retried(|| fs::readlinkat(&self.fd, rel, Vec::new())) {
             Ok(target) => Ok(target.into_string().ok()),
             Err(Errno::NOENT | Errno::INVAL | Errno::NOTDIR) => Ok(None),
             Err(errno) => Err(self.fail(Step::ReadLink, rel, errno)),
@@ -212,7 +263,7 @@ impl Root {
     /// are not UTF-8 are left out, since this crate never makes such names). A missing directory
     /// counts as empty.
     pub(crate) fn list(&self, rel: &str) -> Result<Vec<(String, FileType)>> {
-        let fd = match fs::openat(&self.fd, rel, DIRECTORY, Mode::empty()) {
+        let fd = match retried(|| fs::openat(&self.fd, rel, DIRECTORY, Mode::empty())) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(Vec::new()),
             Err(errno) => return Err(self.fail(Step::Open, rel, errno)),
@@ -230,7 +281,7 @@ impl Root {
 
     /// Waits until the entries of a directory are on the disk.
     pub(crate) fn sync_dir(&self, rel: &str) -> Result<()> {
-        let fd = fs::openat(&self.fd, rel, DIRECTORY, Mode::empty())
+        let fd = retried(|| fs::openat(&self.fd, rel, DIRECTORY, Mode::empty()))
             .map_err(|errno| self.fail(Step::Open, rel, errno))?;
         match fs::fsync(&fd) {
             // Some FUSE and network file systems cannot sync a directory: they are synchronous, or
@@ -266,11 +317,25 @@ impl Root {
     pub(crate) fn write_new(&self, rel: &str, bytes: &[u8], durable: bool) -> Result<()> {
         let mut file = self.create_file(rel, OFlags::EXCL)?;
         file.write_all(bytes).map_err(|source| self.fail(Step::Write, rel, source))?;
-        if durable {
+        if durable || self.on_network() {
             fs::fsync(&file).map_err(|errno| self.fail(Step::Sync, rel, errno))?;
         }
         Ok(())
     }
+}
+
+/// Opens and reads a file again while the file server says `ESTALE`: another host has replaced it
+/// since it was opened.
+pub(crate) fn reread<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
+    for attempt in 1..STALE_TRIES {
+        match call() {
+            Err(error) if error.errno() == Some(Errno::STALE.raw_os_error()) => {
+                std::thread::sleep(Duration::from_millis(5) * attempt);
+            }
+            other => return other,
+        }
+    }
+    call()
 }
 
 /// Reads an open file whole, up to `limit`.

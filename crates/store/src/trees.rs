@@ -339,7 +339,8 @@ pub(crate) fn clear_boot_ids(store: &Store, metas: &[String]) -> Result<()> {
     let mut cleared = Vec::with_capacity(metas.len());
     for meta_rel in metas {
         let Some(meta) = root.read_json::<Meta<serde_json::Value>>(meta_rel)? else { continue };
-        if meta.boot.is_some() {
+        // Another host's entry is not on the disk because this host has synced.
+        if meta.boot.is_some_and(|boot| boot == boot_id()) {
             let bytes = encode(&Meta { boot: None, meta: meta.meta }, || root.join(meta_rel))?;
             root.replace(meta_rel, &bytes, false)?;
             cleared.push(meta_rel);

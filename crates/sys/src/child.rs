@@ -47,6 +47,22 @@ pub fn unblocked(command: &mut Command) {
     unsafe { command.pre_exec(crate::event::block_none) };
 }
 
+/// The same, and the kernel sends it a signal when the caller's *thread* ends, as for [`apart`]; it
+/// stays in the caller's session.
+pub fn dies_with(command: &mut Command, end: Signal) {
+    let parent = rustix::process::getpid();
+    let prepare = move || -> io::Result<()> {
+        crate::event::block_none()?;
+        rustix::process::set_parent_process_death_signal(Some(end))?;
+        if rustix::process::getppid() != Some(parent) {
+            return Err(io::Error::from(rustix::io::Errno::SRCH));
+        }
+        Ok(())
+    };
+    // SAFETY: as in `apart`.
+    unsafe { command.pre_exec(prepare) };
+}
+
 /// The processes of the session that this process began, itself included, from `/proc`. Zombies are
 /// left out.
 pub fn session(first: Pid) -> Vec<Pid> {

@@ -1,5 +1,6 @@
 //! Safe wrappers of Linux system calls, for the crates that use `std`.
 
+pub mod carried;
 pub mod child;
 pub mod diag;
 #[cfg(target_arch = "x86_64")]

@@ -16,11 +16,13 @@ const SIOCGIFCONF: usize = 0x8912;
 const SIOCGIFFLAGS: usize = 0x8913;
 const SIOCSIFFLAGS: usize = 0x8914;
 const SIOCSIFADDR: usize = 0x8916;
+const SIOCGIFNETMASK: usize = 0x891b;
 const SIOCSIFNETMASK: usize = 0x891c;
 const SIOCSIFMTU: usize = 0x8922;
 const SIOCSIFHWADDR: usize = 0x8924;
 const SIOCGIFINDEX: usize = 0x8933;
 const IFF_UP: u16 = 1;
+const IFF_RUNNING: u16 = 0x40;
 const AF_INET: u16 = 2;
 const RTF_UP: u16 = 1;
 const RTF_GATEWAY: u16 = 2;
@@ -126,6 +128,30 @@ pub fn addresses() -> Result<Vec<(String, Ipv4Addr)>, Errno> {
     Ok(found.collect())
 }
 
+/// How many leading bits an address of a device has in common with those of its subnet.
+///
+/// # Errors
+/// EADDRNOTAVAIL if the device has not this address; ENODEV.
+pub fn prefix(name: &str, address: Ipv4Addr) -> Result<u8, Errno> {
+    // `devinet_ioctl` of the kernel takes the address, if there is one, for which of several it is.
+    let parts: [&[u8]; 3] = [&AF_INET.to_ne_bytes(), &[0; 2], &address.octets()];
+    let mut request = Request::with(name, &parts)?;
+    request.call(&socket()?, SIOCGIFNETMASK)?;
+    let [_, _, _, _, a, b, c, d, ..] = request.value;
+    Ok(u32::from_be_bytes([a, b, c, d]).leading_ones() as u8)
+}
+
+/// Whether a device is up and can send: a bridge without ports cannot.
+///
+/// # Errors
+/// ENODEV.
+pub fn is_running(name: &str) -> Result<bool, Errno> {
+    let mut request = Request::of(name)?;
+    request.call(&socket()?, SIOCGIFFLAGS)?;
+    let flags = u16::from_ne_bytes([request.value[0], request.value[1]]);
+    Ok(flags & (IFF_UP | IFF_RUNNING) == IFF_UP | IFF_RUNNING)
+}
+
 /// `struct rtentry`; `sockaddr_in` in its addresses.
 #[repr(C)]
 #[derive(Default)]
@@ -198,5 +224,13 @@ mod tests {
         assert_eq!(index("lo"), Ok(1));
         assert_eq!(index("no-such-device"), Err(Errno::NODEV));
         assert_eq!(index("a-name-that-is-too-long"), Err(Errno::NAMETOOLONG));
+        assert_eq!(is_running("no-such-device"), Err(Errno::NODEV));
+        for (name, address) in addresses().unwrap() {
+            let bits = prefix(&name, address).unwrap();
+            assert!((1..=32).contains(&bits) && is_running(&name).is_ok(), "{name} {bits}");
+            if address == Ipv4Addr::LOCALHOST {
+                assert_eq!(bits, 8);
+            }
+        }
     }
 }

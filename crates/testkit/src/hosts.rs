@@ -1,5 +1,5 @@
 //! Simulates several hosts that are joined by a network: each has its own network, name, process
-//! ids, shared memory, `/tmp` and `/run`, and nothing but its link leads to the others.
+//! ids, shared memory, terminals, `/tmp` and `/run`, and nothing but its link leads to the others.
 //!
 //! `unshare` makes the namespaces. One more network namespace is the wire: a bridge, to which each
 //! host's `eth0` is connected, with addresses 10.99.0.1, 10.99.0.2 and so on. Links can be cut and
@@ -10,6 +10,7 @@
 //! Everything on a host is a child of its first process, which dies with this value. So nothing is
 //! left over: [`Hosts::left`] says what a test has not ended itself.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read as _;
 use std::net::Ipv4Addr;
@@ -32,6 +33,72 @@ pub struct Hosts {
     relays: Vec<Child>,
     wire: First,
     firsts: Vec<First>,
+}
+
+/// A process of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number on this machine, not on the host.
+    pub pid: u32,
+    /// The number of its parent.
+    pub parent: u32,
+    /// Its words, with spaces between them; the name of one that has none.
+    pub words: String,
+}
+
+impl Process {
+    /// Ends it as `kill -9` does.
+    pub fn kill(&self) {
+        kill(self.pid);
+    }
+}
+
+fn kill(pid: u32) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid.cast_signed()) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+/// All processes of this machine that have not ended, each with the inode number of its pid
+/// namespace.
+fn all_processes() -> Vec<(Process, u64)> {
+    let found = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let (head, rest) = stat.rsplit_once(") ")?;
+        let mut fields = rest.split(' ');
+        // One that waits for its parent has ended.
+        if fields.next()? == "Z" {
+            return None;
+        }
+        let parent = fields.next()?.parse().ok()?;
+        let namespace = fs::metadata(entry.path().join("ns/pid")).ok()?.ino();
+        let words = fs::read(entry.path().join("cmdline")).ok()?;
+        let words = String::from_utf8_lossy(&words).replace('\0', " ").trim_end().to_owned();
+        let name = || head.split_once('(').map_or("", |parts| parts.1).to_owned();
+        let words = if words.is_empty() { name() } else { words };
+        Some((Process { pid, parent, words }, namespace))
+    });
+    found.collect()
+}
+
+/// Whether the program lives that a command of [`Hosts::command`] has started on a host. The
+/// command itself ends a moment after it.
+pub fn lives_there(child: &Child) -> bool {
+    all_processes().iter().any(|(process, _)| process.parent == child.id())
+}
+
+/// Ends the process that [`Hosts::command`] has started on a host, and not only the one that has
+/// started it.
+pub(crate) fn end_there(child: &mut Child) {
+    let started = child.id();
+    for (process, _) in all_processes() {
+        if process.parent == started {
+            process.kill();
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// The first process of a host.
@@ -62,6 +129,7 @@ done
 umount --recursive /mnt
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t tmpfs -o mode=755 tmpfs /run
+mount -t devpts -o newinstance,gid=5,mode=620,ptmxmode=666 devpts /dev/pts
 ip link set lo up
 echo ready
 exec sleep infinity
@@ -105,19 +173,24 @@ impl First {
         Ok(Self { process, namespace: namespace.map_err(failed)?.ino() })
     }
 
-    /// Processes of the host, the first one left out.
-    fn others(&self) -> Vec<u32> {
-        let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
-            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let namespace = fs::metadata(entry.path().join("ns/pid")).ok()?.ino();
-            (namespace == self.namespace).then_some(pid)
-        });
-        let is_first = |pid: &u32| {
-            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-            let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-            line.is_some_and(|line| line.split_whitespace().next_back() == Some("1"))
-        };
-        pids.filter(|pid| !is_first(pid)).collect()
+    /// Processes of the host, those in further namespaces included, the first one left out.
+    fn others(&self) -> Vec<Process> {
+        let all = all_processes();
+        let of_host = all.iter().filter(|(_, namespace)| *namespace == self.namespace);
+        let mut pids: HashSet<u32> = of_host.map(|(process, _)| process.pid).collect();
+        // A namespace's processes are beneath the one that has made it.
+        loop {
+            let children = all.iter().filter(|(process, _)| pids.contains(&process.parent));
+            let more: Vec<u32> = children.map(|(process, _)| process.pid).collect();
+            let before = pids.len();
+            pids.extend(more);
+            if pids.len() == before {
+                break;
+            }
+        }
+        let is_first = |process: &Process| process.parent == self.process.id();
+        let all = all.into_iter().map(|(process, _)| process);
+        all.filter(|process| pids.contains(&process.pid) && !is_first(process)).collect()
     }
 
     fn end(&mut self) {
@@ -181,7 +254,7 @@ impl Hosts {
             };
             let script = format!(
                 "set -e; PATH=$PATH:/usr/sbin:/sbin
-                 ip link add {port} type veth peer name eth0 netns {host}
+                 ip link add {port} type veth peer name eth0 index 100 netns {host}
                  {relayed}
                  nsenter --net=/proc/{host}/ns/net ip link set eth0 addrgenmode none
                  nsenter --net=/proc/{host}/ns/net ip addr add {address} dev eth0
@@ -257,6 +330,28 @@ impl Hosts {
         self.wire(&["ip", "link", "set", &port(host), state]);
     }
 
+    /// Gives a host an interface that leads nowhere, with the same address on every host, as
+    /// bridges of containers have; or removes it. The kernel names it before `eth0`.
+    ///
+    /// # Panics
+    /// If that is not possible.
+    pub fn mislead(&self, host: usize, mislead: bool) {
+        let script = if mislead {
+            "set -e; PATH=$PATH:/usr/sbin:/sbin
+             ip link add docker0 index 50 type bridge
+             ip addr add 172.17.0.1/16 dev docker0
+             ip link add pod type veth peer name inpod
+             ip link set pod master docker0
+             for name in inpod pod docker0; do ip link set $name up; done"
+        } else {
+            "PATH=$PATH:/usr/sbin:/sbin
+             ip link del docker0; ip link del pod; true"
+        };
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        run_with(&mut self.command(host, &command), Input::Null, SOON).ok();
+    }
+
     /// Lets no more than a rate reach a host, in the words of tc-tbf(8): `1gbit`.
     ///
     /// # Panics
@@ -266,6 +361,19 @@ impl Hosts {
         let bucket = ["tbf", "rate", rate, "burst", "256kb", "latency", "50ms"];
         let queue = ["tc", "qdisc", "replace", "dev", &port(host), "root"];
         self.wire(&[&queue[..], &bucket].concat());
+    }
+
+    /// Lets a host send no more than a rate.
+    ///
+    /// # Panics
+    /// If that is not possible.
+    pub fn limit_sent(&self, host: usize, rate: &str) {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.firsts[host].process.id()));
+        command.args(["tc", "qdisc", "replace", "dev", "eth0", "root"]);
+        command.args(["tbf", "rate", rate, "burst", "256kb", "latency", "50ms"]);
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        run_with(&mut command, Input::Null, SOON).ok();
     }
 
     /// The bytes that a host has sent over its link.
@@ -281,17 +389,21 @@ impl Hosts {
         field.and_then(|field| field.parse().ok()).expect("the bytes that were sent")
     }
 
+    /// The processes of a host, its first one left out.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn processes(&self, host: usize) -> Vec<Process> {
+        self.firsts[host].others()
+    }
+
     /// The processes that are left on all hosts, each by name.
     pub fn left(&self) -> Vec<String> {
-        let pids = self.firsts.iter().flat_map(First::others);
-        let name = |pid: u32| {
-            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // Who has ended and waits for its parent is nobody any more.
-            let is_over = state.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z"));
-            (!name.is_empty() && !is_over).then(|| format!("{} {pid}", name.trim()))
+        let name = |process: Process| {
+            let name = fs::read_to_string(format!("/proc/{}/comm", process.pid)).ok()?;
+            Some(format!("{} {}", name.trim(), process.pid))
         };
-        pids.filter_map(name).collect()
+        self.firsts.iter().flat_map(First::others).filter_map(name).collect()
     }
 
     /// Waits until no process is left on any host; tells which are, if that takes too long.

@@ -12,13 +12,14 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::command::{Input, run_with, until};
-use crate::hosts::Hosts;
+use crate::command::{Finished, Input, run_with, until};
+use crate::hosts::{Hosts, end_there, lives_there};
 use crate::scratch::Scratch;
 use crate::skip::{Skip, need_program};
-use crate::users::User;
+use crate::users::{Setting, User};
 
 const NODES: [&str; 2] = ["one", "two"];
 /// Time limit for the start of a daemon, and for a query.
@@ -30,12 +31,28 @@ const PMIX: &str = "/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so";
 /// A running cluster.
 #[derive(Debug)]
 pub struct Cluster<'h> {
-    daemons: Vec<Child>,
+    daemons: Mutex<Vec<Daemon>>,
     user: User,
+    setting: Setting,
     place: PathBuf,
     hosts: Option<&'h Hosts>,
     /// Removed at the end.
     scratch: Option<Scratch>,
+}
+
+/// A process of the cluster, and how it is started.
+#[derive(Debug)]
+struct Daemon {
+    host: usize,
+    program: &'static str,
+    words: Vec<String>,
+    child: Child,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        end_there(&mut self.child);
+    }
 }
 
 /// A node: its name, and where it is reached.
@@ -50,7 +67,8 @@ impl Cluster<'static> {
         let scratch = Scratch::new("slurm").expect("a directory");
         let place = scratch.dir("cluster", Some((user.uid, user.gid)), 0o755);
         let nodes = NODES.map(|name| (name.to_owned(), Ipv4Addr::LOCALHOST));
-        let mut cluster = Self::in_place(user, place.expect("a directory"), None, &nodes)?;
+        let by = (user, &Setting::default());
+        let mut cluster = Self::in_place(by, place.expect("a directory"), (None, None), &nodes)?;
         cluster.scratch = Some(scratch);
         Ok(cluster)
     }
@@ -63,15 +81,40 @@ impl<'h> Cluster<'h> {
     /// # Panics
     /// As [`Cluster::start`].
     pub fn start_on(user: &User, hosts: &'h Hosts, place: PathBuf) -> Result<Self, Skip> {
+        Self::start_with((user, &Setting::default()), (hosts, None), place)
+    }
+
+    /// The same under given conditions, which all its daemons and commands have, and so its jobs.
+    ///
+    /// # Panics
+    /// As [`Cluster::start`].
+    pub fn start_in(
+        user: &User,
+        setting: &Setting,
+        hosts: &'h Hosts,
+        place: PathBuf,
+    ) -> Result<Self, Skip> {
+        Self::start_with((user, setting), (hosts, None), place)
+    }
+
+    /// The same, also with the plugins of a directory in place of the installed ones.
+    ///
+    /// # Panics
+    /// As [`Cluster::start`].
+    pub fn start_with(
+        by: (&User, &Setting),
+        (hosts, plugins): (&'h Hosts, Option<&Path>),
+        place: PathBuf,
+    ) -> Result<Self, Skip> {
         let node = |host| (format!("host{}", host + 1), hosts.address(host));
         let nodes: Vec<Node> = (0..hosts.count()).map(node).collect();
-        Self::in_place(user, place, Some(hosts), &nodes)
+        Self::in_place(by, place, (Some(hosts), plugins), &nodes)
     }
 
     fn in_place(
-        user: &User,
+        (user, setting): (&User, &Setting),
         place: PathBuf,
-        hosts: Option<&'h Hosts>,
+        (hosts, plugins): (Option<&'h Hosts>, Option<&Path>),
         nodes: &[Node],
     ) -> Result<Self, Skip> {
         for program in ["munged", "slurmctld", "slurmd", "srun"] {
@@ -81,7 +124,9 @@ impl<'h> Cluster<'h> {
             return Err(Skip("libpmix-dev is not installed".to_owned()));
         }
         let owner = |path: &Path| std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid));
+        let plugins = plugins.map(|path| format!("PluginDir={}\n", path.display()));
         let written = configuration(&place, user, nodes).and_then(|text| {
+            let text = text + plugins.as_deref().unwrap_or_default();
             fs::write(place.join("slurm.conf"), text)?;
             let key: Vec<u8> = (0..=255).collect();
             fs::write(place.join("munge.key"), key)?;
@@ -93,8 +138,9 @@ impl<'h> Cluster<'h> {
             })
         });
         written.expect("its configuration");
-        let mut cluster =
-            Self { daemons: Vec::new(), user: user.clone(), place, hosts, scratch: None };
+        let (user_of, setting) = (user.clone(), setting.clone());
+        let daemons = Mutex::default();
+        let cluster = Self { daemons, user: user_of, setting, place, hosts, scratch: None };
         let file = |name: &str| format!("{}/munge.{name}", cluster.place.display());
         let words =
             ["key-file=key", "socket=socket", "pid-file=pid", "log-file=log", "seed-file=seed"];
@@ -126,7 +172,7 @@ impl<'h> Cluster<'h> {
 
     /// One of Slurm's commands, as a user.
     pub fn command(&self, user: &User, program: &str, home: &Path) -> Command {
-        let mut command = user.command(program, home);
+        let mut command = user.command_in(program, home, &self.setting);
         command.env("SLURM_CONF", self.place.join("slurm.conf"));
         command
     }
@@ -139,14 +185,55 @@ impl<'h> Cluster<'h> {
         }
     }
 
-    fn daemon(&mut self, host: usize, program: &str, words: &[&str]) {
-        let log = fs::File::create(self.place.join(format!("{}.out", self.daemons.len())));
+    fn daemon(&self, host: usize, program: &'static str, words: &[&str]) {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        let child = self.start_daemon(host, program, &words);
+        self.daemons().push(Daemon { host, program, words, child });
+    }
+
+    fn start_daemon(&self, host: usize, program: &str, words: &[String]) -> Child {
+        let name = format!("{program}-{host}.out");
+        let log = fs::File::options().append(true).create(true).open(self.place.join(name));
         let (out, also) = log.and_then(|log| Ok((log.try_clone()?, log))).expect("a log");
         let mut command = self.command(&self.user, program, &self.place);
         command.args(words);
         let mut command = self.on(host, command);
         command.stdin(Stdio::null()).stdout(out).stderr(also);
-        self.daemons.push(command.spawn().expect("a daemon"));
+        command.spawn().expect("a daemon")
+    }
+
+    fn daemons(&self) -> std::sync::MutexGuard<'_, Vec<Daemon>> {
+        self.daemons.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts what has been killed again, and waits until all nodes answer.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn mend(&self) {
+        for daemon in &mut *self.daemons() {
+            if !lives_there(&daemon.child) {
+                end_there(&mut daemon.child);
+                daemon.child = self.start_daemon(daemon.host, daemon.program, &daemon.words);
+            }
+        }
+        let mut said = String::new();
+        let ready = until(PATIENCE, || {
+            let mut ask = self.command(&self.user, "sinfo", &self.place);
+            ask.args(["-h", "-o", "%T"]);
+            let done = run_with(&mut self.on(0, ask), Input::Null, PATIENCE);
+            said = done.out();
+            let good = |state| matches!(state, "idle" | "allocated" | "mixed" | "completing");
+            (done.code() == 0 && said.lines().all(good)).then_some(())
+        });
+        assert!(ready.is_some(), "the nodes do not come back: {said}");
+    }
+
+    /// One of Slurm's commands on the first host, to its end.
+    pub fn ask(&self, words: &[&str]) -> Finished {
+        let mut command = self.command(&self.user, words[0], &self.place);
+        command.args(&words[1..]);
+        run_with(&mut self.on(0, command), Input::Null, PATIENCE)
     }
 }
 
@@ -156,10 +243,8 @@ impl Drop for Cluster<'_> {
         let mut cancel = self.command(&self.user, "scancel", &self.place);
         cancel.args(["--full", "--user", &self.user.name]);
         run_with(&mut self.on(0, cancel), Input::Null, PATIENCE);
-        for daemon in self.daemons.iter_mut().rev() {
-            let _ = daemon.kill();
-            let _ = daemon.wait();
-        }
+        let daemons = self.daemons.get_mut().unwrap_or_else(PoisonError::into_inner);
+        while daemons.pop().is_some() {}
         drop(self.scratch.take());
     }
 }

@@ -61,6 +61,9 @@ const SERVERS: &[&str] = &[
     "libmpich-dev",
 ];
 
+/// The same for what the README's clusters run.
+const README: &[&str] = &["openmpi-bin", "python3-mpi4py", "redis-server"];
+
 /// Apptainer and the libraries that it needs, for a tree that is the host of that case.
 const APPTAINER: &[&str] =
     &["apptainer", "libseccomp2", "libsqlite3-0", "libsubid6", "squashfs-tools", "uidmap"];
@@ -85,6 +88,11 @@ pub fn servers() -> Result<PathBuf, Skip> {
     debian::tar_with("servers", SERVERS)
 }
 
+/// The tree of what the README's clusters run.
+pub fn readme() -> Result<PathBuf, Skip> {
+    debian::tar_with("readme", README)
+}
+
 /// Debian's newest release with Python.
 pub fn newest() -> Result<PathBuf, Skip> {
     debian::newest_with("programs", &["python3"])
@@ -107,7 +115,7 @@ pub fn lua() -> Result<PathBuf, Skip> {
 
 /// Makes what is missing of all of these; gives why the others could not be made.
 pub fn make_all() -> Vec<Skip> {
-    let trees = [debian::tar, programs, integration, services, servers, newest, zlib, lua];
+    let trees = [debian::tar, programs, integration, services, servers, readme, newest, zlib, lua];
     let mut skips: Vec<Skip> = trees.iter().filter_map(|make| make().err()).collect();
     skips.extend(apptainer().err());
     skips

@@ -4,9 +4,10 @@
 //! one CPU, because in a virtual machine a wake-up across CPUs costs more than what is measured.
 //! Peers take turns with Coracle, so a slow second hits both; medians are compared. Without names
 //! all is measured. The results replace their sections of `docs/benchmarks.md`; other sections and
-//! the notes are kept. `cargo xtask bench net PART...` measures parts of that section, and shows
-//! them only.
+//! the notes are kept. `cargo xtask bench net PART...` and `bench cluster PART...` measure parts of
+//! these sections, and show them only.
 
+mod cluster;
 mod engines;
 mod fresh;
 mod index;
@@ -18,6 +19,7 @@ mod net;
 mod places;
 mod pull;
 mod report;
+mod spread;
 mod start;
 
 use std::fs;
@@ -81,6 +83,8 @@ const ALL: &[(&str, Who, Measure)] = &[
     ("engines", Who::OneId, engines::measure),
     ("mpi", Who::OneId, mpi::measure),
     ("net", Who::OneId, net::measure),
+    ("cluster", Who::OneId, cluster::measure),
+    ("spread", Who::Range, spread::measure),
 ];
 
 pub(crate) use inside::{call_loop, fault_loop, time_loop};
@@ -114,23 +118,52 @@ pub(crate) fn run(words: &[String]) -> Outcome {
     if trouble.is_empty() { Ok(()) } else { Err(trouble.join("; ")) }
 }
 
-/// Sections, and parts of one section. Only `net` has parts.
+/// The parts of a section; none if it has no parts.
+fn parts(section: &str) -> Vec<&'static str> {
+    match section {
+        "net" => net::parts().collect(),
+        "cluster" => cluster::parts().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Sections, and parts of one section.
 fn chosen(words: &[String]) -> Outcome<(&[String], Vec<String>)> {
-    if let Some((first, parts)) = words.split_first()
-        && first == "net"
-        && !parts.is_empty()
-        && parts.iter().all(|part| net::parts().any(|known| known == part))
+    if let Some((first, rest)) = words.split_first()
+        && !rest.is_empty()
+        && rest.iter().all(|part| parts(first).contains(&part.as_str()))
     {
-        return Ok((&words[..1], parts.to_vec()));
+        return Ok((&words[..1], rest.to_vec()));
     }
     match words.iter().find(|word| !names().any(|known| known == *word)) {
         Some(word) => {
-            let [sections, parts] =
-                [names().collect::<Vec<_>>(), net::parts().collect()].map(|names| names.join(", "));
-            Err(format!("no measurement is called {word}: there are {sections}; and net {parts}"))
+            let [sections, net, cluster] =
+                [names().collect(), parts("net"), parts("cluster")].map(|names| names.join(", "));
+            Err(format!(
+                "no measurement is called {word}: there are {sections}; net {net}; cluster {cluster}"
+            ))
         }
         None => Ok((words, Vec::new())),
     }
+}
+
+/// What the parts of a section have found. A table with holes is shown, and not kept.
+fn each<'p>(parts: impl Iterator<Item = (&'p str, Outcome<Vec<Line>>)>) -> Outcome<Vec<Line>> {
+    let (mut lines, mut failures) = (Vec::new(), Vec::new());
+    for (name, part) in parts {
+        match part {
+            Ok(more) => lines.extend(more),
+            Err(error) => {
+                println!("{name} failed: {error}");
+                failures.push(format!("{name}: {error}"));
+            }
+        }
+    }
+    if failures.is_empty() {
+        return Ok(lines);
+    }
+    println!("{}", report::table(&lines).text());
+    Err(failures.join("; "))
 }
 
 /// The names of all sections.
@@ -172,6 +205,11 @@ impl Bench {
         let name = format!("home-{}", self.user.name);
         self.home = self.scratch.dir(&name, owner, 0o755).map_err(|error| error.to_string())?;
         Ok(())
+    }
+
+    /// Whether a part of a section is to be measured.
+    fn wants(&self, part: &str) -> bool {
+        self.parts.is_empty() || self.parts.iter().any(|wanted| wanted == part)
     }
 
     /// Runs `coracle` as the user and insists on success.

@@ -1,23 +1,52 @@
-//! `cargo xtask cluster faults [MINUTES]`: runs the long form of a case on several hosts.
+//! `cargo xtask cluster faults [MINUTES]`, `kills [POINTS]` and `nfs [KIND]...`: run the long forms
+//! of cases on several hosts.
 //!
 //! `faults` puts a network of three simulated hosts under load for so many minutes (an hour), while
 //! its links lose and delay frames and are cut. The suite `network` itself does so for seconds.
-//! Needs root and the test users.
+//!
+//! `kills` kills a driver, an agent or a daemon of the site at so many random moments (500) of
+//! commands of clusters. The suite `hosts` itself does so a few times. It prints its seed, which
+//! `CORACLE_TEST_SEED` repeats; `CORACLE_TEST_POINT` is the number of one point to play alone.
+//!
+//! Both need root and the test users. `nfs` ([`nfs`]) has two virtual machines use one store.
+
+mod nfs;
 
 use crate::shell::{Outcome, cargo, check, step};
 use crate::tools;
 
-const HOUR: &str = "60";
+/// A case: its name, what is counted, how many there are of that, the suite with its filter, and
+/// the variable that takes the number.
+type Case = (&'static str, &'static str, &'static str, [&'static str; 2], &'static str);
 
-/// Words: the case, and how many minutes.
+const CASES: [Case; 2] = [
+    ("faults", "MINUTES", "60", ["network", "far::faults"], "CORACLE_TEST_MINUTES"),
+    ("kills", "POINTS", "500", ["hosts", "kills::points"], "CORACLE_TEST_POINTS"),
+];
+
+/// Words: the case, and how many minutes or points.
 pub(crate) fn run(words: &[String]) -> Outcome {
-    let minutes = match words {
-        [case] if case == "faults" => HOUR,
-        [case, minutes] if case == "faults" && minutes.parse::<u64>().is_ok() => minutes,
-        _ => return Err("which case? cargo xtask cluster faults [MINUTES]".to_owned()),
+    if let Some(("nfs", kinds)) = words.split_first().map(|(case, rest)| (case.as_str(), rest)) {
+        return nfs::run(kinds);
+    }
+    let (name, number) = match words {
+        [name] => (name, None),
+        [name, number] if number.parse::<u64>().is_ok() => (name, Some(number.as_str())),
+        _ => return Err(usage()),
     };
+    let Some((_, what, usual, [suite, filter], variable)) =
+        CASES.iter().find(|(case, ..)| case == name)
+    else {
+        return Err(usage());
+    };
+    let number = number.unwrap_or(usual);
     tools::set_up()?;
-    step(&format!("links with faults: {minutes} minutes"));
-    let mut command = cargo(&["test", "--locked", "-p", "cli", "--test", "network", "--"]);
-    check(command.arg("far::faults").env("CORACLE_TEST_MINUTES", minutes))
+    step(&format!("{name}: {number} {}", what.to_lowercase()));
+    let mut command = cargo(&["test", "--locked", "-p", "cli", "--test", suite, "--", filter]);
+    check(command.env(variable, number))
+}
+
+fn usage() -> String {
+    "which case? cargo xtask cluster faults [MINUTES] | kills [POINTS] | nfs [3] [4] [nolock]"
+        .to_owned()
 }

@@ -1,27 +1,23 @@
 //! `cargo xtask kernels [--debug] [--kvm] [NAME]... [-- CASE...]`: runs the differential suite on
 //! other kernels, in virtual machines.
 //!
-//! Kernels of distributions ([`fetch`]) boot under QEMU with a small Debian tree as their disk
-//! ([`machine`]). There the suite runs the release binary as on a host: natively in a chroot as
-//! root, and in every engine as an unprivileged user. Engines without namespaces run with user
-//! namespaces forbidden, N1 with them allowed. The suite judges by its own list of known
-//! differences;
-//! [`report`] only counts.
+//! Kernels of distributions ([`crate::machines`]) boot under QEMU with a small Debian tree as
+//! their disk ([`machine`]). There the suite runs the release binary as on a host: natively in a
+//! chroot as root, and in every engine as an unprivileged user. Engines without namespaces run
+//! with user namespaces forbidden, N1 with them allowed. The suite judges by its own list of known
+//! differences; [`report`] only counts.
 //!
 //! Only root can run it, because the tree has files of several owners. An emulated kernel takes
 //! half an hour or more; `--kvm` is for hosts with KVM. `cargo xtask ci` does not include it.
 
-mod fetch;
-mod machine;
+pub(crate) mod machine;
 mod report;
 
-use std::path::PathBuf;
-
-use crate::shell::{Outcome, step, target};
+use crate::machines::fetch::{self, Release};
+use crate::shell::{Outcome, step};
 use crate::table::Table;
 use crate::{release, tools};
 
-use fetch::Release;
 use machine::Machine;
 use report::Report;
 
@@ -44,11 +40,6 @@ struct Manner {
     debug: bool,
     /// Use KVM.
     kvm: bool,
-}
-
-/// The directory of kernels, the disk and logs.
-fn cache() -> PathBuf {
-    target().join("kernels")
 }
 
 /// Runs the suite on the named releases, or on all. Words after `--` choose cases.

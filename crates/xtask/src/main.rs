@@ -11,6 +11,7 @@ mod demo;
 mod dist;
 mod fuzz;
 mod kernels;
+mod machines;
 mod map;
 mod order;
 mod release;
@@ -43,12 +44,18 @@ usage: cargo xtask TASK
                      container
   cluster faults [MINUTES]
                      a network of several hosts with bad links under load, for an hour
+  cluster kills [POINTS]
+                     drivers, agents and daemons killed at 500 random moments of commands
+  cluster nfs [3] [4] [nolock]
+                     one store on two virtual machines over NFS; half an hour
   kernels [--debug] [--kvm] [NAME]... [-- CASE...]
                      the differential suite on other kernels, in virtual machines; hours
   release            build the release binary and check its shape
   order              list the functions that a start executes, for the linker to place side by side
   bench [NAME]...    the measurements, as ratios; writes their sections of docs/benchmarks.md
   bench net PART...  parts of the measurements of networks: names, packets, hosts, hpl
+  bench cluster PART...
+                     parts of those of clusters: up, mpi, agents, page, model
   docs               docs/syscalls.md, from the table of calls
   man DIR            man pages
   completions DIR    shell completions

@@ -1,5 +1,6 @@
 //! Clusters.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Which cluster: its file, or its name.
@@ -174,12 +175,59 @@ pub(crate) struct ClusterAgentArgs {}
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterIdleArgs {}
 
+/// `cluster files`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterFilesArgs {
+    /// Have a directory there, and look only for the paths that standard input has
+    #[arg(long = "in")]
+    pub within: bool,
+    /// Have the directory above, and look only for the paths that standard input has
+    #[arg(long)]
+    pub beside: bool,
+    /// Where to look
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+}
+
 /// `cluster door`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterDoorArgs {
     /// Path of the socket
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
+}
+
+/// `cluster rank`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterRankArgs {
+    /// Send a signal to the ranks of this host, and print how many they are
+    #[arg(long, value_name = "NUMBER", conflicts_with = "failures")]
+    pub signal: Option<i32>,
+    /// Print the ranks of this host that have failed, and forget them
+    #[arg(long)]
+    pub failures: bool,
+    /// Cluster
+    #[arg(value_name = "CLUSTER")]
+    pub cluster: String,
+    /// Name of the start that they belong to
+    #[arg(value_name = "LAUNCH")]
+    pub launch: String,
+    /// The command of Coracle that is the rank
+    #[arg(value_name = "WORDS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
+}
+
+/// `cluster mpi`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterMpiArgs {
+    /// The command that is looked at
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub command: Vec<String>,
 }
 
 /// `cluster meet`.
@@ -208,4 +256,18 @@ pub(crate) struct ClusterProbeArgs {
     /// HOST:PORT, or HOST:PORT/PATH
     #[arg(value_name = "PLACE")]
     pub place: String,
+}
+
+/// `cluster spread`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterSpreadArgs {
+    /// Have the image IMAGE, or pull it
+    #[arg(long, value_name = "IMAGE")]
+    pub source: Option<String>,
+    /// Unpack it when all of it is there
+    #[arg(long)]
+    pub unpack: bool,
+    /// Where other hosts reach this one
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Option<std::net::Ipv4Addr>,
 }

@@ -137,6 +137,7 @@ fn process(flags: &ProcessFlags, surroundings: &Surroundings) -> Result<ProcessR
         tty,
         env,
         env_file,
+        env_default,
         hostenv,
         workdir,
         user,
@@ -148,12 +149,14 @@ fn process(flags: &ProcessFlags, surroundings: &Surroundings) -> Result<ProcessR
         stop_timeout,
     } = flags;
     let (env_files, env) = variables(env_file, env, surroundings)?;
+    let defaults = env_default.iter().map(|text| environment::default(text));
     let seconds = |seconds: i64| u32::try_from(seconds).unwrap_or(u32::MAX);
     Ok(ProcessRequest {
         interactive: *interactive,
         tty: *tty,
         env_files,
         env,
+        env_defaults: defaults.collect::<containers::Result<_>>()?,
         host_environment: *hostenv,
         workdir: workdir.clone(),
         user: user.clone(),

@@ -25,6 +25,9 @@ pub(crate) struct ProcessFlags {
     /// Read environment variables from a file (NAME=VALUE lines)
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
+    /// Set NAME=VALUE unless the image or another option sets NAME
+    #[arg(long, value_name = "VARIABLE")]
+    pub env_default: Vec<String>,
     /// Pass the host's whole environment into the container (udocker)
     #[arg(long)]
     pub hostenv: bool,

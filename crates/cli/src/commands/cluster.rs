@@ -1,25 +1,30 @@
 //! `cluster explain`, `up`, `down`, `status`, and what runs in containers of clusters.
 
 pub(crate) mod members;
+pub(crate) mod ranks;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster::agent;
 use cluster::door;
-use cluster::driver::{self, Hosts, Local, Setting, Watcher};
+use cluster::driver::{self, Hosts, Local, Lost, Ran, Setting, Watcher};
+use cluster::files;
 use cluster::inside::{self, Probe};
 use cluster::plan::{self, Plan};
 use cluster::spec::{self, Kind, Spec, units};
+use cluster::spread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
 use crate::args::cluster::{
-    ClusterAgentArgs, ClusterDoorArgs, ClusterDownArgs, ClusterExplainArgs, ClusterIdleArgs,
-    ClusterMeetArgs, ClusterProbeArgs, ClusterStatusArgs, ClusterUpArgs, Which,
+    ClusterAgentArgs, ClusterDoorArgs, ClusterDownArgs, ClusterExplainArgs, ClusterFilesArgs,
+    ClusterIdleArgs, ClusterMeetArgs, ClusterProbeArgs, ClusterSpreadArgs, ClusterStatusArgs,
+    ClusterUpArgs, Which,
 };
 use crate::commands::batch;
 use crate::context::Context;
@@ -36,11 +41,13 @@ const COLUMNS: &[Column] = &[
     ("Image", "IMAGE"),
     ("Ports", "PORTS"),
 ];
-const MORE: &[Column] = &[("State", "STATE")];
+const MORE: &[Column] = &[("State", "STATE"), ("Facts", "FACTS")];
 /// SIGHUP, SIGINT, SIGTERM.
 const ENDING: [i32; 3] = [1, 2, 15];
 /// How often is looked whether somebody else has ended a cluster.
 const LOOK: Duration = Duration::from_secs(5);
+/// How often is looked whether a host is lost.
+const GLANCE: Duration = Duration::from_secs(1);
 
 impl From<cluster::Error> for Report {
     fn from(error: cluster::Error) -> Self {
@@ -72,7 +79,8 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
     let was_up = driver::is_known(&setting, name);
     // With --detach the containers are left when this command ends, however it does.
     let hold = (!args.detach).then_some(time(&args.grace)?);
-    let started = driver::start(&spec, &setting, &directory, (hold, &shown));
+    let session = context.session()?;
+    let started = driver::start(&spec, (&setting, session), &directory, (hold, &shown));
     if started.as_ref().is_ok_and(|cluster| !cluster.is_new) {
         shown.say(&format!("cluster {name} was up already"));
     }
@@ -99,15 +107,31 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
             return Err(interrupted.report(&error));
         }
     };
-    let ended = cluster.run(&shown).and_then(|status| {
-        let Some(status) = status else {
-            shown.say(&format!("cluster {name} is up; ctrl-C ends it"));
-            return wait(name, &cluster.hosts, &interrupted);
-        };
-        Ok(status)
+    let ended = cluster.run(session, &shown).and_then(|ran| {
+        if let Some(ran) = ran {
+            return Ok(ran);
+        }
+        shown.say(&format!("cluster {name} is up; ctrl-C ends it"));
+        let status = wait(name, &cluster.hosts, &interrupted)?;
+        Ok(Ran { status, notes: Vec::new(), lost: None })
     });
+    if let Ok(ran @ Ran { lost: Some(_), .. }) = &ended
+        && cluster.can_stay()
+    {
+        note(&format!("cluster {name} stays, with its output; then: coracle cluster down {name}"));
+        return ended_with(ran);
+    }
     match (ended, cluster.end(&setting)) {
-        (Ok(status), gone) => gone.map(|()| Exit(status)).map_err(Into::into),
+        (Ok(ran @ Ran { status: 0, .. }), gone) => {
+            let exit = ended_with(&ran)?;
+            gone.map(|()| exit).map_err(Into::into)
+        }
+        (Ok(ran), gone) => {
+            if let Err(left) = gone {
+                note(&left.to_string());
+            }
+            ended_with(&ran)
+        }
         (Err(error), gone) => {
             if let Err(left) = gone {
                 note(&left.to_string());
@@ -115,6 +139,17 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
             Err(interrupted.report(&error))
         }
     }
+}
+
+/// What an application comes to: its exit status. Where output is lost, that is an error, which
+/// does not hide the status of one that has failed.
+fn ended_with(ran: &Ran) -> Result<Exit, Report> {
+    for text in &ran.notes {
+        note(text);
+    }
+    let Some(error) = &ran.lost else { return Ok(Exit(ran.status)) };
+    let report = Report::of(error, error.hint().map(str::to_owned));
+    Err(if ran.status == 0 { report } else { report.exit(Exit(ran.status)) })
 }
 
 /// `cluster down`.
@@ -131,7 +166,15 @@ pub(crate) fn down(context: &Context, args: &ClusterDownArgs) -> Result<Exit, Re
 /// `cluster status`.
 pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit, Report> {
     let name = name(&args.which)?;
-    let containers = driver::status(&name, &driver::reach(&setting(context)?, &name)?)?;
+    let (hosts, mut lost) = driver::reach_some(&setting(context)?, &name)?;
+    let (containers, also) = driver::status_of_reached(&name, &hosts)?;
+    lost.extend(also);
+    let facts = |host: &str| {
+        hosts.told(host).map(|(facts, route)| {
+            let has = &facts.equipment;
+            json!({"Route": route, "Memlock": has.memlock, "Devices": has.devices, "Cdi": has.cdi})
+        })
+    };
     let row = |one: &driver::Container| {
         json!({
             "Name": one.name,
@@ -141,14 +184,24 @@ pub(crate) fn status(context: &Context, args: &ClusterStatusArgs) -> Result<Exit
             "Status": one.status,
             "Image": one.image,
             "Ports": one.ports,
+            "Facts": facts(&one.host),
         })
     };
     let mut rows = batch::rows(context, &name)?;
     rows.extend(containers.iter().map(row));
+    rows.extend(lost.iter().map(|lost| {
+        json!({
+            "Name": "", "Role": "", "Host": lost.host, "State": "lost", "Status": "not reached",
+            "Image": "", "Ports": "",
+        })
+    }));
     let format = args.format.as_deref();
     let listing = Listing { format, shown: COLUMNS, more: MORE, quiet: None };
     output::print(&listing.render(&rows)?)?;
-    Ok(Exit::OK)
+    for lost in &lost {
+        note(&lost.why);
+    }
+    Ok(if lost.is_empty() { Exit::OK } else { Exit(1) })
 }
 
 /// `cluster agent`.
@@ -164,6 +217,13 @@ pub(crate) fn agent(context: &Context, _: &ClusterAgentArgs) -> Result<Exit, Rep
             Err(Report::of(&error, hint))
         }
     }
+}
+
+/// `cluster spread`.
+pub(crate) fn spread(context: &Context, args: &ClusterSpreadArgs) -> Result<Exit, Report> {
+    let (source, unpack, address) = (args.source.clone(), args.unpack, args.address);
+    spread::serve(context.session()?, &spread::Options { source, unpack, address })?;
+    Ok(Exit::OK)
 }
 
 /// `cluster idle`.
@@ -182,6 +242,19 @@ fn time(text: &str) -> Result<Duration, Report> {
     units::time(text).ok_or_else(|| {
         Report::wrong_words(format!("{text:?} is not a time")).hint("write 10s or 1m30s")
     })
+}
+
+/// `cluster files`.
+pub(crate) fn files(_: &Context, args: &ClusterFilesArgs) -> Result<Exit, Report> {
+    let ask = match (args.within, args.beside) {
+        (true, _) => files::Ask::InDirectory,
+        (_, true) => files::Ask::Beside,
+        _ => files::Ask::All,
+    };
+    let bytes = files::answer(ask, &args.path, &mut std::io::stdin())?;
+    let written = std::io::stdout().write_all(&bytes).and_then(|()| std::io::stdout().flush());
+    written.map_err(|error| Report::new("cannot write what there is").cause(error))?;
+    Ok(Exit::OK)
 }
 
 /// `cluster door`.
@@ -274,16 +347,31 @@ fn cannot_wait(error: &std::io::Error) -> Report {
     Report::new("signals cannot be waited for").cause(std::io::Error::other(error.to_string()))
 }
 
-/// Waits for a signal, or until somebody else has ended the cluster. Returns the exit status.
+/// Waits for a signal, or until somebody else has ended the cluster. Hosts that are lost meanwhile
+/// are told; the others go on. Returns the exit status.
 fn wait(cluster: &str, hosts: &Hosts, interrupted: &Interrupted<'_>) -> cluster::Result<u8> {
-    let timeout = Timespec::try_from(LOOK).ok();
+    let timeout = Timespec::try_from(GLANCE).ok();
+    let mut told: Vec<Lost> = Vec::new();
+    let mut looked = Instant::now();
     loop {
         let _ = poll(&mut [PollFd::new(interrupted.signals, PollFlags::IN)], timeout.as_ref());
         if let Some(Exit(status)) = interrupted.is_so().then(|| interrupted.exit()).flatten() {
             return Ok(status);
         }
-        if driver::status(cluster, hosts)?.is_empty() {
-            return Ok(0);
+        let lost = hosts.lost();
+        for new in lost.iter().filter(|lost| !told.contains(lost)) {
+            note(&new.why);
+        }
+        if lost.len() == hosts.all().count() {
+            return Err(cluster::Error::new("all hosts are lost"));
+        }
+        told = lost;
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            let (left, lost) = driver::status_of_reached(cluster, hosts)?;
+            if left.is_empty() && lost.len() < hosts.all().count() {
+                return Ok(0);
+            }
         }
     }
 }
@@ -345,6 +433,10 @@ impl Shown<'_> {
 }
 
 impl Watcher for Shown<'_> {
+    fn note(&self, text: &str) {
+        self.say(text);
+    }
+
     fn phase(&self, name: &str) -> cluster::Result<()> {
         self.say(name);
         Ok(())

@@ -554,6 +554,13 @@ coracle cluster cp job node1:/job/out node2:/job/in"
         "Serve the driver at the other end of standard input and output"
     ),
     command!(
+        "cluster spread",
+        Hidden,
+        cluster::ClusterSpreadArgs,
+        commands::cluster::spread,
+        "Get an image from other hosts, and pass it on: the driver is at standard input and output"
+    ),
+    command!(
         "cluster idle",
         Internal,
         cluster::ClusterIdleArgs,
@@ -561,11 +568,32 @@ coracle cluster cp job node1:/job/out node2:/job/in"
         "Wait for ever: the program of a node's container"
     ),
     command!(
+        "cluster files",
+        Internal,
+        cluster::ClusterFilesArgs,
+        commands::cluster::files,
+        "List what is at a path, with digests"
+    ),
+    command!(
         "cluster door",
         Hidden,
         cluster::ClusterDoorArgs,
         commands::cluster::door,
         "Pass on what node containers ask for to the driver at standard input and output"
+    ),
+    command!(
+        "cluster rank",
+        Internal,
+        cluster::ClusterRankArgs,
+        commands::cluster::ranks::rank,
+        "Run a rank of a cluster, as its launcher asks for it"
+    ),
+    command!(
+        "cluster mpi",
+        Internal,
+        cluster::ClusterMpiArgs,
+        commands::cluster::ranks::mpi,
+        "Print which MPI a program was linked with"
     ),
     command!(
         "cluster meet",

@@ -56,6 +56,7 @@ fn values() -> BTreeMap<&'static str, &'static str> {
         ("--dns-search", "example.org"),
         ("--entrypoint", "/other"),
         ("--env", "A=1"),
+        ("--env-default", "A=1"),
         ("--env-file", "list"),
         ("--execmode", "P1"),
         ("--expose", "80"),

@@ -5,6 +5,8 @@
 //! of a cluster. [`kills`] ends drivers in the middle of everything.
 
 mod commands;
+mod copies;
+mod floods;
 mod inside;
 mod kills;
 mod mistakes;
@@ -25,8 +27,16 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     for (name, reason) in &stage.missing {
         suite.skipped(name, reason);
     }
-    let groups =
-        [services::CASES, runs::CASES, commands::CASES, kills::CASES, mistakes::CASES].concat();
+    let groups = [
+        services::CASES,
+        runs::CASES,
+        commands::CASES,
+        copies::CASES,
+        floods::CASES,
+        kills::CASES,
+        mistakes::CASES,
+    ]
+    .concat();
     for (name, case) in groups {
         for world in stage.worlds.iter().filter(|world| world.is_whole) {
             suite.case(format!("{}::{name}", world.label), move || {

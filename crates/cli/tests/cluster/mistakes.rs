@@ -1,13 +1,18 @@
 //! Files and names that are wrong, on the command line.
 
+use testkit::command::Finished;
+use testkit::registry::Registry;
+
 use crate::Case;
-use crate::world::{BOX, Lab};
+use crate::world::{BOX, Lab, unbuilt};
 
 pub(crate) const CASES: &[Case] = &[
     ("bad_files", bad_files),
     ("not_carried_out_yet", not_carried_out_yet),
     ("explain_needs_nothing", explain_needs_nothing),
     ("names_are_no_paths", names_are_no_paths),
+    ("image_of_another_platform", image_of_another_platform),
+    ("a_tag_that_moves", a_tag_that_moves),
 ];
 
 /// The text, what is said of it, the line, and the hint.
@@ -120,4 +125,47 @@ fn names_are_no_paths(lab: &Lab<'_>) {
     let unknown = lab.run(&["cluster", "status", "unknown"]);
     assert_eq!(unknown.ok().out().lines().count(), 1);
     lab.run(&["cluster", "down", "unknown"]).ok();
+}
+
+/// A cluster whose image comes from a registry by plain HTTP.
+fn from_registry(lab: &Lab<'_>, image: &str, nodes: u32, word: &str, words: &[&str]) -> Finished {
+    let file = lab.file(&format!("name = \"moved\"\nimage = {image:?}\nnodes = {nodes}\n"));
+    lab.run(&[&["--insecure", "cluster", word, "-f", &file], words].concat())
+}
+
+fn image_of_another_platform(lab: &Lab<'_>) {
+    let registry = Registry::start().expect("a registry");
+    let arm = unbuilt().expect("an image").platform("arm64", Some("v8")).build();
+    registry.image("lab/arm", "1", &arm);
+    let image = format!("{}/lab/arm:1", registry.host());
+    let done = from_registry(lab, &image, 3, "up", &["-d"]);
+    let said = done.expect(125).err();
+    assert!(said.contains(&format!("image {image} is for arm64, and hosts are amd64")), "{said}");
+    assert!(said.contains("hint: ") && said.matches("error: ").count() == 1, "{said}");
+    lab.run(&["cluster", "down", "moved"]).ok();
+}
+
+/// All nodes have one image, whatever its name means meanwhile; also when the registry is gone.
+fn a_tag_that_moves(lab: &Lab<'_>) {
+    let registry = Registry::start().expect("a registry");
+    let which = |text: &str| unbuilt().expect("an image").env("WHICH", text).build();
+    registry.image("lab/moved", "1", &which("first"));
+    let image = format!("{}/lab/moved:1", registry.host());
+    from_registry(lab, &image, 1, "up", &["-d"]).ok();
+    let asked = registry.log().len();
+    registry.image("lab/moved", "1", &which("second"));
+    from_registry(lab, &image, 2, "up", &["-d"]).ok();
+    assert_eq!(registry.log().len(), asked, "an image that is there was asked for again");
+    drop(registry);
+    from_registry(lab, &image, 3, "up", &["-d"]).ok();
+    let said = |node: &str| lab.run(&["cluster", "exec", "moved", node, "sh", "-c", "echo $WHICH"]);
+    let all = ["node1", "node2", "node3"].map(|node| said(node).ok().out());
+    assert_eq!(all, ["first\n"; 3]);
+    lab.run(&["cluster", "down", "moved"]).ok();
+    // One that is not there, and whose registry is gone.
+    lab.run(&["rmi", "-f", &image]).ok();
+    let done = from_registry(lab, &image, 2, "up", &["-d"]);
+    let said = done.expect(125).err();
+    assert!(said.contains(&format!("image {image}")) && said.contains("hint: "), "{said}");
+    lab.run(&["cluster", "down", "moved"]).ok();
 }

@@ -21,6 +21,7 @@ pub(crate) const CASES: &[Case] = &[
     ("interrupted_services", interrupted_services),
     ("interrupted_start", interrupted_start),
     ("streams_that_are_closed", streams_that_are_closed),
+    ("killed_node", killed_node),
 ];
 
 fn job(lab: &Lab<'_>, command: &str) {
@@ -196,4 +197,16 @@ fn streams_that_are_closed(lab: &Lab<'_>) {
     {
         lab.script(&format!("\"$coracle\" cluster {command} {close}")).ok();
     }
+}
+
+/// SIGKILL means all of a node's container, what runs in it by `exec` too.
+fn killed_node(lab: &Lab<'_>) {
+    job(lab, "echo go; trap '' TERM; sleep 600; sleep 600");
+    lab.cluster("up", &["-d"]).ok();
+    let file = lab.dir.join("lab.toml").display().to_string();
+    let mut run = Running::start(&mut lab.command(&["cluster", "run", "-f", &file]));
+    run.expect("go\n");
+    lab.run(&["kill", "job-node2"]).ok();
+    assert_eq!(run.end(LIMIT), 137, "{}", run.text());
+    lab.cluster("down", &[]).ok();
 }

@@ -88,6 +88,11 @@ impl Stage {
 }
 
 fn image() -> Result<Built, String> {
+    Ok(unbuilt()?.build())
+}
+
+/// The image of most cases, to which more can be added.
+pub(crate) fn unbuilt() -> Result<Image, String> {
     let busybox = find_program("busybox").ok_or("busybox-static is not installed")?;
     let busybox = fs::read(busybox).map_err(|error| error.to_string())?;
     let mut layer = Layer::new();
@@ -100,7 +105,7 @@ fn image() -> Result<Built, String> {
     }
     layer = layer.file("www/index.html", 0o644, "page\n");
     layer = layer.file("etc/passwd", 0o644, "root:x:0:0:root:/:/bin/sh\nbob:x:7:7::/:/bin/sh\n");
-    Ok(Image::new().layer(layer).env("PATH", "/bin").build())
+    Ok(Image::new().layer(layer).env("PATH", "/bin"))
 }
 
 /// One user in one setting.

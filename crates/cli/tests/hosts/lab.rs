@@ -4,14 +4,17 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use testkit::command::{Finished, Input, run_with, until};
-use testkit::hosts::Hosts;
+use testkit::hosts::{Hosts, lives_there};
 use testkit::person::Person;
 use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip, need_program};
 use testkit::users::Setting;
+
+use crate::images::Registry;
 
 pub(crate) type Case = fn(&Lab) -> Outcome;
 
@@ -19,9 +22,12 @@ pub(crate) type Case = fn(&Lab) -> Outcome;
 pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 /// The image of all clusters.
 pub(crate) const IMAGE: &str = "lab/debian:1";
-const COUNT: usize = 3;
+pub(crate) const COUNT: usize = 3;
 const PORT: u16 = 2222;
-const HOME: &str = "/tmp/home";
+/// The home of the user on each host.
+pub(crate) const HOME: &str = "/tmp/home";
+/// The host of the registry, besides the three.
+pub(crate) const REGISTRY: usize = COUNT;
 
 /// Three hosts.
 pub(crate) struct Lab {
@@ -32,12 +38,13 @@ pub(crate) struct Lab {
     pub(crate) site: Person,
     /// A directory that all hosts see.
     pub(crate) shared: PathBuf,
-    servers: Vec<Child>,
+    servers: Mutex<Vec<(usize, Child)>>,
+    registry: OnceLock<Result<Registry, Skip>>,
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        for server in &mut self.servers {
+        for (_, server) in self.servers.get_mut().unwrap_or_else(PoisonError::into_inner) {
             let _ = server.kill();
             let _ = server.wait();
         }
@@ -48,7 +55,7 @@ impl Lab {
     pub(crate) fn start(scratch: &Scratch, person: &Person) -> Result<Self, Skip> {
         let owner = Some((person.user.uid, person.user.gid));
         let shared = scratch.dir("shared", owner, 0o755).expect("a directory");
-        let hosts = Hosts::start(COUNT, scratch.path())?;
+        let hosts = Hosts::start(COUNT + 1, scratch.path())?;
         let site = person.at(&scratch.dir("home", owner, 0o700).expect("a home"));
         // It travels to the hosts.
         if let Ok(strip) = need_program("strip") {
@@ -56,7 +63,8 @@ impl Lab {
             run_with(command.arg(&person.program), Input::Null, LIMIT).ok();
         }
         let people = vec![person.at(Path::new(HOME)); COUNT];
-        let mut lab = Self { hosts, people, site, shared, servers: Vec::new() };
+        let (servers, registry) = (Mutex::default(), OnceLock::new());
+        let lab = Self { hosts, people, site, shared, servers, registry };
         lab.keys();
         for host in 0..COUNT {
             let words = ["-m", "700", "-o", &person.user.name, "-d", HOME];
@@ -68,6 +76,11 @@ impl Lab {
         }
         lab.import(&lab.people[0])?;
         Ok(lab)
+    }
+
+    /// The registry, which runs from its first use on.
+    pub(crate) fn registry(&self) -> Result<&Registry, Skip> {
+        self.registry.get_or_init(|| Registry::start(self)).as_ref().map_err(Clone::clone)
     }
 
     /// Puts the image into a home, on the first host.
@@ -134,20 +147,22 @@ impl Lab {
     }
 
     /// Starts the server of a host, which the user runs.
-    fn serve(&mut self, host: usize) -> Result<(), Skip> {
+    fn serve(&self, host: usize) -> Result<(), Skip> {
         let sshd = need_program("sshd")?;
         let (at, home) = (self.shared.display(), self.people[host].home.display());
         let text = format!(
             "Port {PORT}\nHostKey {at}/host\nPidFile none\nUsePAM no\nStrictModes no\n\
-             AuthorizedKeysFile {at}/authorized\nPasswordAuthentication no\n\
+             AuthorizedKeysFile {at}/authorized\nPasswordAuthentication yes\n\
              KbdInteractiveAuthentication no\nSetEnv HOME={home}\n"
         );
         let file = self.shared.join(format!("sshd{host}"));
         fs::write(&file, text).expect("a file");
-        let log = fs::File::create(self.shared.join(format!("sshd{host}.log"))).expect("a file");
+        let log = self.shared.join(format!("sshd{host}.log"));
+        let log = fs::File::options().append(true).create(true).open(log).expect("a file");
         let mut command = self.command(host, &sshd, &["-D", "-e", "-f"]);
         command.arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        self.servers.push(command.spawn().expect("sshd"));
+        let server = command.spawn().expect("sshd");
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner).push((host, server));
         let up = until(Duration::from_secs(20), || {
             let words = ["-c", &format!("exec 3<>/dev/tcp/{}/{PORT}", self.hosts.address(host))];
             let mut command = self.command(host, Path::new("/bin/bash"), &words);
@@ -155,6 +170,23 @@ impl Lab {
         });
         let why = || fs::read_to_string(self.shared.join(format!("sshd{host}.log")));
         up.ok_or_else(|| Skip(format!("sshd does not serve: {}", why().unwrap_or_default())))
+    }
+
+    /// Starts the servers again that somebody has ended.
+    pub(crate) fn mend_servers(&self) -> Result<(), Skip> {
+        let mut ended = Vec::new();
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.retain_mut(|(host, server)| {
+            let lives = lives_there(server);
+            if !lives {
+                let _ = server.kill();
+                let _ = server.wait();
+                ended.push(*host);
+            }
+            lives
+        });
+        drop(servers);
+        ended.into_iter().try_for_each(|host| self.serve(host))
     }
 
     /// A program on a host, as the user, who may not make namespaces.
@@ -198,6 +230,7 @@ impl Lab {
         for host in 0..COUNT {
             self.hosts.cut(host, false);
         }
+        self.mend_servers().expect("servers of SSH");
         for host in 0..COUNT {
             let script = format!(
                 "for path in {HOME}/.local/share/coracle/clusters/*; do \

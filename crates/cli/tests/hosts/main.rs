@@ -5,9 +5,18 @@
 //! share nothing but a directory for the tests' own files. [`ssh::cut`] cuts a link, and must fail:
 //! so no case passes because the hosts share a kernel.
 
+mod failures;
+mod images;
+mod kills;
 mod lab;
+mod mistakes;
+mod ranks;
+mod readme;
 mod slurm;
+mod small;
 mod ssh;
+mod terminals;
+mod variables;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,10 +47,22 @@ fn main() -> ExitCode {
         let made = lab.get_or_init(|| Lab::start(&scratch, &person));
         made.as_ref().map_err(Clone::clone)
     };
+    let cases = [
+        ssh::CASES,
+        images::CASES,
+        variables::CASES,
+        terminals::CASES,
+        slurm::CASES,
+        ranks::CASES,
+        mistakes::CASES,
+        readme::CASES,
+        failures::CASES,
+        kills::CASES,
+    ];
     let mut suite = Suite::new();
     // They share the hosts.
     suite.threads(1);
-    for (name, case) in ssh::CASES.iter().chain(slurm::CASES) {
+    for (name, case) in cases.into_iter().flatten() {
         suite.case((*name).to_owned(), || {
             let lab = lab()?;
             lab.begin();

@@ -1,21 +1,71 @@
 //! Hosts that are nodes of a Slurm, inside an allocation.
 
+use std::path::Path;
+
 use testkit::command::{Input, run_with};
-use testkit::skip::Outcome;
+use testkit::skip::{Outcome, Skip};
 use testkit::slurm::Cluster;
 
-use crate::lab::{Case, IMAGE, LIMIT, Lab};
+use crate::lab::{Case, HOME, IMAGE, LIMIT, Lab};
+use crate::small::{self, BOX};
+use crate::terminals;
 
-pub(crate) const CASES: &[(&str, Case)] = &[("slurm::run", run)];
+pub(crate) const CASES: &[(&str, Case)] = &[("slurm::run", run), ("slurm::one_copy", one_copy)];
+
+/// A Slurm with a node on each host.
+pub(crate) fn slurm<'l>(lab: &'l Lab, name: &str) -> Result<Cluster<'l>, Skip> {
+    let place = lab.shared.join(name);
+    let _ = std::fs::remove_dir_all(&place);
+    std::fs::create_dir(&place).expect("a directory");
+    lab.site.give(&place);
+    Cluster::start_on(&lab.site.user, &lab.hosts, place)
+}
+
+/// A site that has Coracle nowhere but for one copied file on the login node, in a home that the
+/// other hosts do not see. `salloc` there is enough; a job that is submitted says what is missing.
+fn one_copy(lab: &Lab) -> Outcome {
+    let cluster = slurm(lab, "slurm-of-one")?;
+    small::load(lab, &lab.people[0])?;
+    let person = &lab.people[0];
+    let (program, file) = (format!("{HOME}/coracle"), format!("{HOME}/one.toml"));
+    let text = format!(
+        "name = \"one\"\nimage = {BOX:?}\nnodes = 2\n\
+         backend = {{ kind = \"slurm\", options = [\"--nodelist=host2,host3\"] }}\n\
+         [run]\ncommand = [\"sh\", \"-c\", \"/run/coracle/rsh node2 hostname; exit 9\"]\n"
+    );
+    let copy = format!("cp \"$0\" {program} && cat > {file}");
+    let original = person.program.display().to_string();
+    let mut copy = lab.command(0, Path::new("/bin/sh"), &["-c", &copy, &original]);
+    run_with(&mut copy, Input::Bytes(text.into_bytes()), LIMIT).ok();
+    let alone = |words: &[&str]| {
+        let mut command = cluster.command(&person.user, words[0], &person.home);
+        command.args(&words[1..]).env("PATH", "/usr/bin:/bin");
+        run_with(&mut lab.hosts.command(0, &command), Input::Null, LIMIT)
+    };
+    for host in 0..crate::lab::COUNT {
+        let search = ["-c", &format!("command -v coracle || ls {program}")];
+        let mut search = lab.command(host, Path::new("/bin/sh"), &search);
+        let found = run_with(&mut search, Input::Null, LIMIT).code() == 0;
+        assert_eq!(found, host == 0, "host{}", host + 1);
+    }
+    let words = ["salloc", "--quiet", "--nodes=2", "--nodelist=host2,host3", "--"];
+    let done = alone(&[&words[..], &[&program, "cluster", "up", "-f", &file]].concat());
+    assert_eq!((done.code(), &*done.out()), (9, "node2\n"), "{done:?}");
+    let done = alone(&[&program, "cluster", "up", "-f", &file]);
+    assert!(done.code() != 0 && done.out().is_empty(), "{done:?}");
+    for says in ["its host may not see", "salloc --nodes=N coracle cluster up -f FILE"] {
+        assert!(done.err().contains(says), "{done:?}");
+    }
+    alone(&[&program, "cluster", "down", "-f", &file]).ok();
+    let mut remove = lab.command(0, Path::new("/bin/rm"), &[&program, &file]);
+    run_with(&mut remove, Input::Null, LIMIT).ok();
+    Ok(())
+}
 
 /// In an allocation all hosts see the first one's home, as with a network file system: the image is
 /// read from the driver's store.
 fn run(lab: &Lab) -> Outcome {
-    let place = lab.shared.join("slurm");
-    let _ = std::fs::remove_dir_all(&place);
-    std::fs::create_dir(&place).expect("a directory");
-    lab.site.give(&place);
-    let cluster = Cluster::start_on(&lab.site.user, &lab.hosts, place)?;
+    let cluster = slurm(lab, "slurm")?;
     lab.import(&lab.site)?;
     let script = "cat /etc/coracle/hosts; hostname; exit 9";
     let text = format!(
@@ -41,5 +91,29 @@ fn run(lab: &Lab) -> Outcome {
         done.out().contains("node1 slots=2\nnode2 slots=2\nnode3 slots=2\nnode1\n"),
         "{done:?}"
     );
+    terminal(lab, &cluster);
     Ok(())
+}
+
+/// A command with a terminal in a node of an allocation, from the allocation's first host.
+fn terminal(lab: &Lab, cluster: &Cluster<'_>) {
+    let text = format!(
+        "name = \"tty\"\nimage = {IMAGE:?}\nnodes = 2\nbackend = [{{ kind = \"slurm\" }}]\n"
+    );
+    let file = lab.file("tty.toml", &text);
+    let (person, log) = (&lab.site, lab.shared.join("slurm/up.log"));
+    let script = format!(
+        "coracle={program}; $coracle cluster up -f {file} < /dev/null > {log} 2>&1 & up=$!; \
+         until grep -q 'tty is up' {log}; do sleep 0.2; done; \
+         $coracle cluster exec -it tty node2 sh -c {talk}; echo status $?; stty -a; \
+         kill $up; wait; echo all over",
+        program = person.program.display(),
+        log = log.display(),
+        talk = terminals::quote(terminals::TALK),
+    );
+    let mut job = cluster.command(&person.user, "salloc", &person.home);
+    job.args(["--quiet", "--nodes=2", "--", "sh", "-c", &script]);
+    let mut terminal = terminals::spawn(&lab.hosts.command(0, &job));
+    terminals::talk(&mut terminal);
+    terminals::expect(&terminal, "all over");
 }

@@ -15,6 +15,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("ssh::run", run),
     ("ssh::other_nodes", other_nodes),
     ("ssh::services", services),
+    ("ssh::hosts_without_containers", hosts_without_containers),
     ("ssh::not_reached", not_reached),
     ("ssh::cut", cut),
     ("ssh::driver_killed", driver_killed),
@@ -102,6 +103,21 @@ fn services(lab: &Lab) -> Outcome {
     Ok(())
 }
 
+/// Services on the first host alone, which all others have to know, one after the other.
+fn hosts_without_containers(lab: &Lab) -> Outcome {
+    let text = format!(
+        "name = \"first\"\nimage = {IMAGE:?}\n{}\
+         [service.a]\ncommand = [\"sleep\", \"600\"]\n\
+         [service.b]\ncommand = [\"sleep\", \"600\"]\nafter = [\"a\"]\n\
+         [service.c]\ncommand = [\"sleep\", \"600\"]\nafter = [\"b\"]\n",
+        lab.ssh(&ALL)
+    );
+    let file = lab.file("first.toml", &text);
+    lab.run(0, &["cluster", "up", "-d", "-f", &file]).ok();
+    lab.run(0, &["cluster", "down", "first"]).ok();
+    Ok(())
+}
+
 fn status(lab: &Lab, cluster: &str) -> String {
     let format = "{{.Name}} {{.Host}} {{.State}}";
     lab.run(0, &["cluster", "status", cluster, "--format", format]).ok().out()
@@ -140,6 +156,10 @@ fn cut(lab: &Lab) -> Outcome {
     let count = |host: usize| lab.run(host, &["ps", "-q"]).ok().out().lines().count();
     assert_eq!([count(1), count(2)], [1, 1]);
     lab.hosts.cut(2, true);
+    // A command reaches the host of its container alone.
+    lab.run(0, &["cluster", "exec", "cut", "node2", "true"]).ok();
+    let done = lab.run(0, &["cluster", "exec", "cut", "node3", "true"]);
+    assert!(done.code() != 0 && done.err().contains("host3"), "{done:?}");
     let file = lab.file("quick.toml", &head("quick"));
     let done = lab.run(0, &["cluster", "up", "-d", "-f", &file]);
     assert!(done.code() != 0 && done.err().contains("host3"), "{done:?}");

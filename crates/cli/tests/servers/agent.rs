@@ -58,11 +58,16 @@ fn killed_agent(w: &World) -> Outcome {
     kill_process(agent, Signal::KILL).expect("a process to kill");
     lab.exec("server", "touch /second").ok();
     lab.expect("server", &format!("second {answers}"));
-    let now = agents(w, "coracle-names");
-    assert!(now.len() == 1 && now != before, "{before:?} {now:?}");
+    // The dead one may not have been waited for yet.
+    let now = until(Duration::from_secs(10), || {
+        let now = agents(w, "coracle-names");
+        (now.len() == 1 && now != before).then_some(now)
+    });
+    let now = now.unwrap_or_else(|| panic!("{before:?} {:?}", agents(w, "coracle-names")));
     // Without the one that looks after it, the next container brings another one.
-    for guard in agents(w, "coracle-guard").into_iter().chain(now) {
-        kill_process(guard, Signal::KILL).expect("a process to kill");
+    for process in agents(w, "coracle-guard").into_iter().chain(now) {
+        // The agent may have ended with its guard.
+        let _ = kill_process(process, Signal::KILL);
     }
     let gone =
         until(Duration::from_secs(10), || agents(w, "coracle-names").is_empty().then_some(()));

@@ -119,8 +119,15 @@ impl Rest {
         let Some(holder) = self.holder.take() else {
             return if self.bye { Exit::Closed } else { Exit::Lost };
         };
-        if self.bye {
-            return Exit::Closed;
+        // Without a command there is nothing to wait for: the driver was lost before it began.
+        if self.bye || self.words.is_empty() {
+            // Agents of earlier drivers see that the mark is not theirs.
+            if holder.is_mine()
+                && let Some(held) = holder.lock()
+            {
+                held.remove();
+            }
+            return if self.bye { Exit::Closed } else { Exit::Lost };
         }
         let limit = Instant::now() + holder.grace;
         while !self.asked && Instant::now() < limit {
@@ -132,13 +139,9 @@ impl Rest {
         }
         // Who comes now waits until the cleaning is over.
         let Some(held) = holder.lock() else { return Exit::TakenOver };
-        let done = if self.words.is_empty() { None } else { Some(clean_up(&self.words)) };
+        let done = clean_up(&self.words);
         held.remove();
-        match done {
-            None => Exit::Lost,
-            Some(true) => Exit::CleanedUp,
-            Some(false) => Exit::CleanUpFailed,
-        }
+        if done { Exit::CleanedUp } else { Exit::CleanUpFailed }
     }
 }
 

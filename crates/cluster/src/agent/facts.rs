@@ -2,12 +2,10 @@
 //! environment that the caller gave; no program is run.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
-use sha2::Digest as _;
 
 use super::Options;
 use crate::wire::VERSION;
@@ -56,6 +54,7 @@ pub(super) fn gather(options: &Options, runtime: &Path) -> Facts {
         uid: caller.uid,
         user: caller.name,
         boot_id: sys::machine::Machine::here().boot_id.clone(),
+        time: crate::clock::now(),
         kernel: text(system.release()),
         machine: text(system.machine()),
         cpus: std::thread::available_parallelism().map_or(1, Into::into),
@@ -66,6 +65,8 @@ pub(super) fn gather(options: &Options, runtime: &Path) -> Facts {
         runtime: runtime.to_owned(),
         scratch: scratch(options, caller.uid),
         addresses: addresses(),
+        interfaces: host::interfaces(),
+        equipment: host::Equipment::read(),
         variables: variables.collect::<BTreeMap<_, _>>(),
     }
 }
@@ -87,29 +88,10 @@ fn scratch(options: &Options, uid: u32) -> Option<PathBuf> {
 
 /// SHA-256 of this program's file; empty if it cannot be read.
 fn own_digest() -> String {
-    let read =
-        || -> std::io::Result<String> { digest(&mut std::fs::File::open("/proc/self/exe")?) };
+    let read = || -> std::io::Result<String> {
+        crate::digest::digest(&mut std::fs::File::open("/proc/self/exe")?)
+    };
     read().unwrap_or_default()
-}
-
-/// SHA-256 of a file, in hexadecimal digits.
-pub(crate) fn digest(file: &mut std::fs::File) -> std::io::Result<String> {
-    use std::fmt::Write as _;
-    let mut hash = sha2::Sha256::new();
-    let mut piece = vec![0; 64 << 10];
-    loop {
-        match file.read(&mut piece) {
-            Ok(0) => break,
-            Ok(count) => hash.update(&piece[..count]),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let mut text = String::with_capacity(64);
-    for byte in hash.finalize() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    Ok(text)
 }
 
 fn memory() -> u64 {

@@ -5,8 +5,9 @@ use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::slurm::UNSEEN;
 use super::state::verdict;
-use super::{Job, Row};
+use super::{Job, Row, System};
 use crate::error::{Error, Result};
 
 /// How often output is looked for.
@@ -66,6 +67,9 @@ impl Job {
                     Ok(None) => {}
                     Ok(Some(status)) => {
                         output.copy(follower)?;
+                        if status != 0 && !path.exists() {
+                            return Err(self.unseen(&path, status));
+                        }
                         return Ok(End::Job(status));
                     }
                     Err(error) => {
@@ -80,6 +84,22 @@ impl Job {
                 return Ok(End::Cancelled);
             }
         }
+    }
+}
+
+impl Job {
+    /// A job that could not write its output.
+    fn unseen(&self, path: &Path, status: u8) -> Error {
+        let directory = path.parent().unwrap_or(path).display();
+        let fact = format!(
+            "job {} has ended with status {status} and has written nothing: its host may not see \
+             {directory}",
+            self.id
+        );
+        Error::new(fact).with_hint(match self.record.system {
+            System::Slurm => UNSEEN,
+            _ => "put program, file and store where all hosts see them",
+        })
     }
 }
 

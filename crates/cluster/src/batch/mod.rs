@@ -189,6 +189,14 @@ impl Request<'_> {
     }
 }
 
+/// Whether a job of Slurm has ended.
+///
+/// # Errors
+/// If Slurm does not answer.
+pub fn has_ended(id: &str) -> Result<bool> {
+    Ok(have_ended(&Slurm::new(None).rows(id)?))
+}
+
 fn have_ended(rows: &[Row]) -> bool {
     rows.iter().all(|row| row.phase == Phase::Ended)
 }

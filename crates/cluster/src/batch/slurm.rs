@@ -12,7 +12,7 @@ use super::tool::{ask, run};
 use super::{Submission, refused};
 use crate::error::{Error, Result};
 use crate::plan::sbatch;
-use crate::shell::join;
+use crate::shell::{join, quote};
 use crate::spec::{Kind, Spec};
 
 /// What `squeue` and `scontrol` say of a job that Slurm does not know (any more).
@@ -82,7 +82,7 @@ impl Slurm {
         if let Some(comment) = option(options, "--comment", None) {
             words.push(format!("--comment={comment} {tag}"));
         }
-        let script = format!("#!/bin/sh\nexec {}\n", join(command));
+        let script = script(command);
         let answer = run(&words, &script, Some(held))?;
         // `ID` or `ID;CLUSTER`.
         let line = answer.out.lines().next().unwrap_or_default().trim();
@@ -184,6 +184,27 @@ impl Slurm {
         words.splice(1..1, option);
         words
     }
+}
+
+/// Advice for a job whose hosts do not see what the submitting machine has.
+pub(super) const UNSEEN: &str = "put program, file and store where all hosts see them, or drive \
+                                 from here, which needs nothing on them: salloc --nodes=N coracle \
+                                 cluster up -f FILE";
+
+/// The batch script. It tells what its host does not see.
+fn script(command: &[String]) -> String {
+    // The program, and the cluster's file behind its options.
+    let ends = [command.first(), command.last()].into_iter().flatten();
+    let paths: Vec<String> =
+        ends.filter(|word| word.starts_with('/')).map(|path| quote(path)).collect();
+    format!(
+        "#!/bin/sh\nfor path in {}; do\n    [ -r \"$path\" ] && continue\n    \
+         echo \"error: $(uname -n), the first host of this job, does not see $path\" >&2\n    \
+         echo {} >&2\n    exit 125\ndone\nexec {}\n",
+        paths.join(" "),
+        quote(&format!("hint: {UNSEEN}")),
+        join(command)
+    )
 }
 
 /// The job of `squeue -o '%F|%k'` whose comment has a tag.
@@ -387,6 +408,16 @@ mod tests {
         let one = accounted("12|CANCELLED by 1001|0:0|None assigned").unwrap();
         assert_eq!((one.phase, &*one.word, one.hosts.len()), (Phase::Ended, "CANCELLED", 0));
         assert_eq!(accounted("12|FAILED|3:0|one").unwrap().status, Some(3));
+    }
+
+    #[test]
+    fn a_script_looks_for_the_program_and_the_file() {
+        let words = ["/opt/coracle", "--store", "/s", "cluster", "up", "-f", "/a b.toml"];
+        let text = script(&words.map(str::to_owned));
+        assert!(text.contains("for path in /opt/coracle '/a b.toml'; do\n"), "{text}");
+        assert!(text.ends_with("\nexec /opt/coracle --store /s cluster up -f '/a b.toml'\n"));
+        let text = script(&["sh", "-c", "exit 4"].map(str::to_owned));
+        assert!(text.starts_with("#!/bin/sh\nfor path in ; do\n"), "{text}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What the steps of a plan have in common.
 
+use std::sync::Mutex;
+
 use super::INTERRUPTED;
 use super::hosts::{Done, Host, Hosts};
 use crate::error::{Error, Result};
@@ -17,6 +19,10 @@ pub(super) struct At<'a> {
     pub(super) sites: &'a [Site],
     /// Whether the start is given up.
     pub(super) stop: &'a (dyn Fn() -> bool + Sync),
+    /// Tells the user a line.
+    pub(super) say: &'a (dyn Fn(&str) + Sync),
+    /// Held by the one step that moves an image.
+    pub(super) turn: &'a Mutex<()>,
 }
 
 impl At<'_> {

@@ -11,14 +11,10 @@ use std::path::Path;
 use containers::Session;
 use containers::container::copy::{Found, Landing, Packing, Source, is_directory, spool};
 
+use super::archive::{HEAD, feed, result};
 use super::{Container, Hosts, Task, member};
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
-use crate::wire::PIECE;
-use crate::wire::messages::Ended;
-
-/// So much of an archive tells what its first entry is.
-const HEAD: usize = 1 << 16;
 
 /// Copies of a cluster.
 pub struct Copies<'c> {
@@ -108,8 +104,8 @@ impl Copies<'_> {
         let reading = self.begin(&source, &self.out_words(&source, from.path, Some(&entry)))?;
         let writing = self.begin_input(&target, &directory)?;
         std::thread::scope(|scope| {
-            let ended = scope.spawn(|| result(&*writing, &target, &mut |_| Ok(())));
-            let moved = result(&*reading, &source, &mut |bytes| {
+            let ended = scope.spawn(|| result(&*writing, &target.name, &mut |_| Ok(())));
+            let moved = result(&*reading, &source.name, &mut |bytes| {
                 writing.input(bytes).map_err(|_| Error::new(CLOSED))
             });
             if moved.is_ok() {
@@ -151,7 +147,7 @@ impl Copies<'_> {
         let container = member::running(self.cluster, from.node, self.hosts)?;
         let task = self.begin(&container, &self.out_words(&container, from.path, entry))?;
         let write = |error: std::io::Error| Error::new(format!("cannot write the copy: {error}"));
-        result(&*task, &container, &mut |bytes| to.write_all(bytes).map_err(write))?;
+        result(&*task, &container.name, &mut |bytes| to.write_all(bytes).map_err(write))?;
         to.flush().map_err(write)
     }
 
@@ -162,26 +158,7 @@ impl Copies<'_> {
         archive: &mut (dyn Read + Send),
     ) -> Result<()> {
         let task = self.begin_input(container, directory)?;
-        std::thread::scope(|scope| {
-            let ended = scope.spawn(|| result(&*task, container, &mut |_| Ok(())));
-            let mut piece = vec![0; PIECE];
-            let moved = loop {
-                match archive.read(&mut piece) {
-                    Ok(0) => break Ok(()),
-                    // A command that reads no more says why.
-                    Ok(count) if task.input(&piece[..count]).is_err() => break Ok(()),
-                    Ok(_) => {}
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                    Err(error) => {
-                        let _ = task.signal(15);
-                        break Err(Error::new(format!("cannot read the archive: {error}")));
-                    }
-                }
-            };
-            let _ = task.close_input();
-            let ended = ended.join().unwrap_or_else(|_| Err(Error::new("the copy was given up")));
-            moved.and(ended)
-        })
+        feed(&*task, &container.name, archive)
     }
 
     /// What is at a path in a container.
@@ -215,35 +192,3 @@ fn write_head(file: &mut File, bytes: &[u8]) -> Result<()> {
 
 /// What an error says of a command that reads no more.
 const CLOSED: &str = "the other end of the copy has ended";
-
-/// Takes a command's output to its end.
-fn result(
-    task: &dyn Task,
-    container: &Container,
-    take: &mut dyn FnMut(&[u8]) -> Result<()>,
-) -> Result<()> {
-    let mut said = Vec::new();
-    loop {
-        let failed = |why: String| Error::new(format!("a copy of {}: {why}", container.name));
-        match task.event() {
-            Some(Event::Output(Stream::Output, bytes)) => take(&bytes)?,
-            Some(Event::Output(Stream::Errors, bytes)) => {
-                said.extend_from_slice(&bytes);
-                let over = said.len().saturating_sub(HEAD);
-                said.drain(..over);
-            }
-            Some(Event::Ended(Ended::Code(0))) => return Ok(()),
-            Some(Event::Ended(ended)) => {
-                let said = String::from_utf8_lossy(&said);
-                let at = said.rfind("error: ").map_or(0, |at| at + "error: ".len());
-                return Err(match said[at..].trim() {
-                    "" => failed(format!("it ended with {}", ended.exit_status())),
-                    said => Error::new(said.replace("\n  cause: ", ": ")),
-                });
-            }
-            Some(Event::Failed(why)) => return Err(failed(why)),
-            Some(Event::Lost(why)) => return Err(failed(why.to_string())),
-            None => return Err(failed("its end is not known".to_owned())),
-        }
-    }
-}

@@ -29,10 +29,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// So much of what a door says of errors is kept, in bytes.
 const WORDS: usize = 4096;
 
-/// A node's container, and where it is.
+/// A node's container or a host, and where it is.
 struct Target {
     name: String,
-    container: String,
+    /// `None` for the host itself.
+    container: Option<String>,
     host: Weak<dyn Host>,
     /// The path of its host's door in its container.
     door: String,
@@ -43,6 +44,9 @@ struct Targets {
     nodes: Vec<Target>,
     variables: Vec<String>,
 }
+
+/// A door that is open: its host, its path, its process, and what that has sent.
+type Found = (Option<String>, String, Box<dyn Task>, Decoder);
 
 /// The doors of a cluster. They are closed when this is dropped, and their commands get SIGTERM.
 pub(super) struct Doors(Vec<Opened>);
@@ -77,32 +81,62 @@ impl Doors {
             }
         }
         let open = |(host, directory): (Option<&str>, &str)| {
-            let failed = |error| Error::new(format!("a name for a socket: {error}"));
-            let name = sys::random::suffix().map_err(failed)?;
-            let words = ["cluster", "door", &format!("{directory}/{name}")].map(str::to_owned);
-            let task = hosts.of(host)?.start(&words, true)?;
-            let decoder = opened(&*task)?;
-            Ok((host.map(str::to_owned), format!("{}/{name}", plan::DOORS), task, decoder))
+            let (path, task, decoder) = open(hosts.of(host)?, directory)?;
+            // The directory has this name in the containers.
+            let path = path.replacen(directory, plan::DOORS, 1);
+            Ok((host.map(str::to_owned), path, task, decoder))
         };
-        let found: Result<Vec<_>> = at_once(places.into_iter(), open).into_iter().collect();
+        let found: Result<Vec<Found>> = at_once(places.into_iter(), open).into_iter().collect();
         let found = found?;
         let target = |node: &plan::Node| {
             let door = found.iter().find(|(host, ..)| *host == node.host);
             Ok(Target {
                 name: node.name.clone(),
-                container: node.container.clone(),
+                container: Some(node.container.clone()),
                 host: hosts.shared(node.host.as_deref())?,
                 door: door.map(|(_, path, ..)| path.clone()).unwrap_or_default(),
             })
         };
         let nodes: Result<Vec<_>> = plan.nodes.iter().map(target).collect();
         let targets = Arc::new(Targets { nodes: nodes?, variables: plan.variables.clone() });
+        Self::serve(found, &targets)
+    }
+
+    /// Opens a door on one host to these hosts themselves, by the names that they have for
+    /// themselves. `directory` is where its socket is.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub(super) fn to_hosts(
+        from: Option<&str>,
+        directory: &str,
+        names: &[Option<String>],
+        hosts: &Hosts,
+    ) -> Result<Self> {
+        let (path, task, decoder) = open(hosts.of(from)?, directory)?;
+        let target = |name: &Option<String>| {
+            let host = hosts.of(name.as_deref())?;
+            let (name, host) = (host.node_name(), hosts.shared(name.as_deref())?);
+            Ok(Target { name, container: None, host, door: path.clone() })
+        };
+        let nodes: Result<Vec<_>> = names.iter().map(target).collect();
+        let targets = Arc::new(Targets { nodes: nodes?, variables: Vec::new() });
+        Self::serve(vec![(from.map(str::to_owned), path, task, decoder)], &targets)
+    }
+
+    /// The variable that says where the door of a host is.
+    pub(super) fn variable(&self, host: Option<&str>) -> Option<String> {
+        let door = self.0.iter().find(|opened| opened.host.as_deref() == host);
+        door.map(|opened| format!("{VARIABLE}={}", opened.path))
+    }
+
+    fn serve(found: Vec<Found>, targets: &Arc<Targets>) -> Result<Self> {
         let mut doors = Vec::new();
         for (host, path, task, decoder) in found {
             let (sessions, writing) = (Mutex::default(), Mutex::default());
             let door = Arc::new(Door { task, sessions, writing });
             let (sender, ended) = channel();
-            let (reader, targets) = (Arc::clone(&door), Arc::clone(&targets));
+            let (reader, targets) = (Arc::clone(&door), Arc::clone(targets));
             let read = move || {
                 // What is wrong with a door's stream, its clients see: it ends.
                 let _ = reader.read(decoder, &targets);
@@ -120,9 +154,7 @@ impl Doors {
     /// The words of an `exec` on a host, with the variable that says where its door is.
     pub(super) fn told(&self, host: Option<&str>, words: &[String]) -> Vec<String> {
         let mut words = words.to_vec();
-        let door = self.0.iter().find(|opened| opened.host.as_deref() == host);
-        if let (Some(opened), false) = (door, words.is_empty()) {
-            let variable = format!("{VARIABLE}={}", opened.path);
+        if let (Some(variable), false) = (self.variable(host), words.is_empty()) {
             words.splice(1..1, ["-e".to_owned(), variable]);
         }
         words
@@ -143,6 +175,16 @@ impl Drop for Doors {
             }
         }
     }
+}
+
+/// Opens the door of a host. Returns the path of its socket there.
+fn open(host: &dyn Host, directory: &str) -> Result<(String, Box<dyn Task>, Decoder)> {
+    let failed = |error| Error::new(format!("a name for a socket: {error}"));
+    let path = format!("{directory}/{}", sys::random::suffix().map_err(failed)?);
+    let words = ["cluster", "door", &path].map(str::to_owned);
+    let task = host.start(&words, true)?;
+    let decoder = opened(&*task)?;
+    Ok((path, task, decoder))
 }
 
 /// Waits until a door is open. Returns what it has sent, which may have begun already.
@@ -240,7 +282,9 @@ impl Door {
     }
 
     fn start(self: &Arc<Self>, id: u32, request: &Request, targets: &Targets) {
-        let wanted = |target: &&Target| [&target.name, &target.container].contains(&&request.node);
+        let wanted = |target: &&Target| {
+            target.name == request.node || target.container.as_ref() == Some(&request.node)
+        };
         let Some(target) = targets.nodes.iter().find(wanted) else {
             let last = targets.nodes.last().map_or("", |target| &target.name);
             let why =
@@ -251,15 +295,22 @@ impl Door {
         let Some(host) = target.host.upgrade() else {
             return self.refuse(id, &lost("the driver ends"));
         };
-        let mut words = vec!["exec".to_owned(), "-i".to_owned()];
-        words.extend(["-e".to_owned(), format!("{VARIABLE}={}", target.door)]);
-        words.extend_from_slice(&targets.variables);
-        if let Some(user) = &request.user {
-            words.extend(["--user".to_owned(), user.clone()]);
-        }
-        words.push(target.container.clone());
-        words.extend(["/bin/sh", "-c", &request.command].map(str::to_owned));
-        let task = match host.start(&words, request.input) {
+        let shell = ["/bin/sh", "-c", &request.command].map(str::to_owned);
+        let task = match &target.container {
+            None => host.launch(&shell, request.input),
+            Some(container) => {
+                let mut words = vec!["exec".to_owned(), "-i".to_owned()];
+                words.extend(["-e".to_owned(), format!("{VARIABLE}={}", target.door)]);
+                words.extend_from_slice(&targets.variables);
+                if let Some(user) = &request.user {
+                    words.extend(["--user".to_owned(), user.clone()]);
+                }
+                words.push(container.clone());
+                words.extend(shell);
+                host.start(&words, request.input)
+            }
+        };
+        let task = match task {
             Ok(task) => task,
             Err(error) => return self.refuse(id, &lost(&error.to_string())),
         };

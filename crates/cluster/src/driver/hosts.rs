@@ -6,6 +6,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::channel::{Event, Running};
 use crate::error::{Error, Result};
+use crate::routes::Route;
+use crate::wire::messages::Facts;
+
+/// A host that is not reached, or not any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// Its name.
+    pub host: String,
+    /// The reason, with the name.
+    pub why: String,
+}
 
 /// How a command on a host has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +59,8 @@ pub trait Host: Send + Sync {
         let _ = stop;
         self.run(words)
     }
-    /// Runs a command on the caller's own streams. Returns its exit status.
+    /// Runs a command on the caller's own streams, which have to be a terminal if this is another
+    /// host. Returns its exit status.
     ///
     /// # Errors
     /// As [`Host::run`].
@@ -59,11 +71,31 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// If that is not possible, or the host is lost.
     fn put(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()>;
+    /// What is known of it and its route to the others; `None` for the machine that drives alone.
+    fn told(&self) -> Option<(&Facts, Option<&Route>)> {
+        None
+    }
     /// Starts a command whose streams the caller moves. `input` is false for one without input.
     ///
     /// # Errors
     /// As [`Host::run`]; a remote host tells by an event that the command was not started.
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>>;
+    /// The same for another program of the host, with its words.
+    ///
+    /// # Errors
+    /// As [`Host::start`].
+    fn launch(&self, words: &[String], input: bool) -> Result<Box<dyn Task>>;
+    /// The program of Coracle there, and the words of its options that stand before a command.
+    ///
+    /// # Errors
+    /// If they are no text.
+    fn program(&self) -> Result<Vec<String>>;
+    /// The name that the host has for itself.
+    fn node_name(&self) -> String;
+    /// Why the host is lost; `None` while it answers.
+    fn lost(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What a command gets of the caller's streams besides those that it writes.
@@ -149,6 +181,13 @@ impl Hosts {
         here.into_iter().chain(&self.others).map(|host| &**host)
     }
 
+    /// The hosts that are lost, each with the reason.
+    pub fn lost(&self) -> Vec<Lost> {
+        let lost =
+            |host: &dyn Host| host.lost().map(|why| Lost { host: host.name().to_owned(), why });
+        self.all().filter_map(lost).collect()
+    }
+
     /// Does something on all hosts at once, each in a thread of its own. The results are in the
     /// order of the hosts.
     pub fn each<T: Send>(&self, work: impl Fn(&dyn Host) -> Result<T> + Sync) -> Vec<Result<T>> {
@@ -161,6 +200,11 @@ impl Hosts {
     /// If there is none of that name.
     pub fn of(&self, name: Option<&str>) -> Result<&dyn Host> {
         self.find(name).map(|host| &**host)
+    }
+
+    /// What is known of a host, and its route to the others.
+    pub fn told(&self, name: &str) -> Option<(&Facts, Option<&Route>)> {
+        self.find(Some(name)).ok()?.told()
     }
 
     /// The same for a thread that may outlive these hosts.

@@ -1,13 +1,17 @@
-//! Images on hosts: each is pulled once, by the machine that drives, and every host gets the same.
+//! Images on hosts: each is resolved once, by the machine that drives, and every host gets the
+//! same.
+
+mod session;
 
 use super::at::{At, words};
-use super::hosts::{Done, Host, Task, failed};
+use super::hosts::{Done, Host, Task, at_once, failed, lock};
+use super::site_of;
 
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 
 /// The digest of an image's configuration; `None` if it is not there.
-fn id(name: &str, host: &dyn Host) -> Result<Option<String>> {
+pub(super) fn id(name: &str, host: &dyn Host) -> Result<Option<String>> {
     let done = host.run(&words(&["image", "inspect", "--format", "{{.Id}}", name]))?;
     Ok(done.is_good().then(|| done.text()))
 }
@@ -15,26 +19,124 @@ fn id(name: &str, host: &dyn Host) -> Result<Option<String>> {
 /// Has an image on the machine that drives; one that is there is not asked for again.
 /// Returns whether it was pulled.
 pub(super) fn pull(name: &str, at: &At<'_>) -> Result<bool> {
-    if id(name, at.host)?.is_some() {
-        return Ok(false);
+    let is_new = id(name, at.host)?.is_none();
+    if is_new {
+        let pull = words(&["pull", "--quiet", name]);
+        let done = at.run(&pull)?;
+        if !done.is_good() {
+            return Err(failed(format!("image {name}"), &pull, &done));
+        }
     }
-    let pull = words(&["pull", "--quiet", name]);
-    let done = at.run(&pull)?;
-    if done.is_good() { Ok(true) } else { Err(failed(format!("image {name}"), &pull, &done)) }
+    fits(name, at.host).map(|()| is_new)
 }
 
-/// Has the driver's image on another host, and in it the same bytes. Returns whether it was sent.
-pub(super) fn give(name: &str, at: &At<'_>) -> Result<bool> {
-    let (driver, host) = (at.hosts.driver(), at.host);
-    let wanted = id(name, driver)?
-        .ok_or_else(|| Error::new(format!("image {name} is gone from {}", driver.name())))?;
-    if id(name, host)?.as_ref() == Some(&wanted) {
-        return Ok(false);
+/// Checks that programs of an image run on this kind of machine.
+fn fits(name: &str, host: &dyn Host) -> Result<()> {
+    let words = words(&["image", "inspect", "--format", "{{.Architecture}}", name]);
+    let done = host.run(&words)?;
+    let found = done.text();
+    // Such an image may say nothing, or be of 32 bits.
+    if !done.is_good() || matches!(&*found, "" | "amd64" | "386") {
+        return Ok(());
     }
+    let fact = format!("image {name} is for {found}, and hosts are amd64");
+    let hint =
+        format!("name one for amd64; if {name} is for several: coracle rmi {name}, and again");
+    Err(Error::new(fact).with_hint(hint))
+}
+
+/// Has an image on these hosts, in the order in which it is passed on, and in it the same bytes. If
+/// the machine that drives does not have it, it pulls it meanwhile. Returns whether there was
+/// something to do.
+pub(super) fn spread(name: &str, hosts: &[String], at: &At<'_>) -> Result<bool> {
+    // One image after the other, so that layers that they share are received once.
+    let _turn = lock(at.turn);
+    let driver = at.hosts.driver();
+    let hosts: Result<Vec<&dyn Host>> = hosts.iter().map(|host| at.hosts.of(Some(host))).collect();
+    let sees = |host: &&dyn Host| site_of(at.sites, *host).sees_driver;
+    let (sharing, others): (Vec<&dyn Host>, Vec<&dyn Host>) = hosts?.into_iter().partition(sees);
+    let stored = id(name, driver)?;
+    let lacking = match &stored {
+        None => others,
+        Some(stored) => {
+            let has = at_once(others.iter(), |host| Ok(id(name, *host)?.as_ref() == Some(stored)));
+            let has: Result<Vec<bool>> = has.into_iter().collect();
+            others.into_iter().zip(has?).filter_map(|(host, has)| (!has).then_some(host)).collect()
+        }
+    };
+    let is_new = stored.is_none() || !lacking.is_empty();
+    if lacking.is_empty() {
+        let here = At { host: driver, ..*at };
+        pull(name, &here)?;
+    } else {
+        hand_on(name, driver, &lacking, !sharing.is_empty(), at)?;
+    }
+    fits(name, driver)?;
+    let wanted = id(name, driver)?.ok_or_else(|| gone(name, driver))?;
+    at_once(sharing.iter().chain(&lacking), |host| check(name, &wanted, *host))
+        .into_iter()
+        .collect::<Result<Vec<()>>>()?;
+    Ok(is_new)
+}
+
+/// From host to host. Those who reach none of the others get it through their launchers.
+fn hand_on(
+    name: &str,
+    source: &dyn Host,
+    hosts: &[&dyn Host],
+    unpack: bool,
+    at: &At<'_>,
+) -> Result<()> {
+    let session::Outcome { mut alone, failed } = session::run(name, source, hosts, unpack, at)?;
+    if alone.is_empty() {
+        return failed.map_or(Ok(()), Err);
+    }
+    let names: Vec<&str> = alone.iter().map(|(host, _)| host.name()).collect();
+    let (count, first) = (names.len(), names[0]);
+    let to = if count > 3 { format!("{count} hosts") } else { names.join(", ") };
+    let why = &alone[0].1;
+    (at.say)(&format!(
+        "{name} goes through the launcher to {to}: {first} does not reach the others ({why})"
+    ));
+    let (first, _) = alone.remove(0);
+    give(name, source, first)?;
+    let mut rest: Vec<&dyn Host> = alone.into_iter().map(|(host, _)| host).collect();
+    // A machine that nobody reaches may drive hosts that reach each other.
+    if count == hosts.len() && !rest.is_empty() {
+        let outcome = session::run(name, first, &rest, false, at)?;
+        if let Some(failed) = outcome.failed {
+            return Err(failed);
+        }
+        rest = outcome.alone.into_iter().map(|(host, _)| host).collect();
+    }
+    let given = at_once(rest.iter(), |host| give(name, source, *host));
+    given.into_iter().collect::<Result<Vec<()>>>()?;
+    failed.map_or(Ok(()), Err)
+}
+
+fn gone(name: &str, host: &dyn Host) -> Error {
+    Error::new(format!("image {name} is gone from {}", host.name()))
+}
+
+/// Whether a host has the image of this id under its name.
+fn check(name: &str, wanted: &str, host: &dyn Host) -> Result<()> {
+    let what = || format!("image {name} to {}", host.name());
+    match id(name, host)? {
+        Some(found) if found == wanted => Ok(()),
+        Some(found) => Err(Error::new(format!(
+            "{}: the image that arrived has the digest {found}, and not {wanted}",
+            what()
+        ))),
+        None => Err(Error::new(format!("{}: it did not arrive under its name", what()))),
+    }
+}
+
+/// Sends an image through the launcher's stream.
+fn give(name: &str, from: &dyn Host, host: &dyn Host) -> Result<()> {
     let save = words(&["save", "--format", "oci-archive", name]);
     let load = words(&["load", "--quiet"]);
     let what = || format!("image {name} to {}", host.name());
-    let from = driver.start(&save, false)?;
+    let from = from.start(&save, false)?;
     let to = host.start(&load, true)?;
     let (sent, loaded) = std::thread::scope(|scope| {
         let loaded = scope.spawn(|| collect(&*to));
@@ -48,17 +150,7 @@ pub(super) fn give(name: &str, at: &At<'_>) -> Result<bool> {
         return Err(failed(what(), &load, &loaded));
     }
     let sent = sent?;
-    if !sent.is_good() {
-        return Err(failed(what(), &save, &sent));
-    }
-    match id(name, host)? {
-        Some(found) if found == wanted => Ok(true),
-        Some(found) => Err(Error::new(format!(
-            "{}: the image that arrived has the digest {found}, and not {wanted}",
-            what()
-        ))),
-        None => Err(Error::new(format!("{}: it did not arrive under its name", what()))),
-    }
+    if sent.is_good() { Ok(()) } else { Err(failed(what(), &save, &sent)) }
 }
 
 /// Gives all output of one command to another one. Returns how the first has ended.

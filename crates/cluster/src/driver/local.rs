@@ -44,13 +44,37 @@ impl Local {
         sys::child::unblocked(&mut command);
         Ok(command)
     }
+
+    /// Starts a command whose streams the caller moves.
+    fn begin(mut command: Command, input: bool) -> std::io::Result<Box<dyn Task>> {
+        command.stdin(if input { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let (sender, events) = sync_channel(PIECES);
+        let input = child.stdin.take();
+        let end = Arc::new(pidfd(&child)?);
+        if let Some(stream) = child.stdout.take() {
+            read(stream, Stream::Output, sender.clone(), Arc::clone(&end));
+        }
+        if let Some(stream) = child.stderr.take() {
+            read(stream, Stream::Errors, sender, end);
+        }
+        Ok(Box::new(LocalTask {
+            events: Mutex::new(events),
+            input: Mutex::new(input),
+            child: Mutex::new(Some(child)),
+        }))
+    }
 }
 
 /// A descriptor that is ready when a child has ended.
 fn end_of(child: &Child) -> Result<OwnedFd> {
+    pidfd(child).map_err(|error| cannot_wait(&error))
+}
+
+fn pidfd(child: &Child) -> std::io::Result<OwnedFd> {
     let pid = Pid::from_child(child);
-    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
-        .map_err(|error| cannot_wait(&error.into()))
+    Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
 }
 
 /// Waits a while for a child's end.
@@ -64,7 +88,7 @@ fn cannot_wait(error: &std::io::Error) -> Error {
     Error::new(format!("a command's end cannot be waited for: {error}"))
 }
 
-pub(super) fn ended(status: ExitStatus) -> Ended {
+fn ended(status: ExitStatus) -> Ended {
     let code = status.code().map(Ended::Code);
     code.unwrap_or_else(|| Ended::Signal(status.signal().unwrap_or(0)))
 }
@@ -108,23 +132,7 @@ impl Host for Local {
         if !attach.input && !attach.terminal {
             command.stdin(Stdio::null());
         }
-        let signals = Signals::take()?;
-        let mut child = command.spawn().map_err(|error| not_started(words, &error))?;
-        let end = end_of(&child)?;
-        loop {
-            let mut ready =
-                [PollFd::new(&end, PollFlags::IN), PollFd::new(&signals.fd, PollFlags::IN)];
-            let _ = poll(&mut ready, None);
-            if let Some(status) = child.try_wait().map_err(|error| cannot_wait(&error))? {
-                return Ok(ended(status).exit_status());
-            }
-            while let Ok(Some(signal)) = signals.fd.next() {
-                // A key on the terminal reaches the command, too.
-                if !signal.from_kernel() {
-                    let _ = sys::event::send_signal_fd(&end, signal.number);
-                }
-            }
-        }
+        attached(command, &|error| not_started(words, error))
     }
 
     fn put(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
@@ -150,24 +158,56 @@ impl Host for Local {
 
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
         let mut command = self.command(words)?;
-        command.stdin(if input { Stdio::piped() } else { Stdio::null() });
         // A signal of the terminal is passed on by the caller, once.
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().map_err(|error| not_started(words, &error))?;
-        let (sender, events) = sync_channel(PIECES);
-        let input = child.stdin.take();
-        let end = Arc::new(end_of(&child)?);
-        if let Some(stream) = child.stdout.take() {
-            read(stream, Stream::Output, sender.clone(), Arc::clone(&end));
+        command.process_group(0);
+        Self::begin(command, input).map_err(|error| not_started(words, &error))
+    }
+
+    fn launch(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
+        let (program, rest) =
+            words.split_first().ok_or_else(|| Error::new("there is no program to start"))?;
+        let mut command = Command::new(program);
+        command.args(rest);
+        // What a killed driver has started is not to go on without it.
+        sys::child::apart(&mut command, Some(rustix::process::Signal::TERM));
+        let failed = |error| Error::new(format!("cannot start {program}: {error}"));
+        Self::begin(command, input).map_err(failed)
+    }
+
+    fn program(&self) -> Result<Vec<String>> {
+        let text = |word: &OsString| {
+            let text = word.to_str().map(str::to_owned);
+            text.ok_or_else(|| Error::new(format!("{} is not UTF-8", word.display())))
+        };
+        self.program.iter().map(text).collect()
+    }
+
+    fn node_name(&self) -> String {
+        rustix::system::uname().nodename().to_string_lossy().into_owned()
+    }
+}
+
+/// Runs a command on the streams of this process, and passes on the signals that this process is
+/// sent. Returns its exit status.
+pub(super) fn attached(
+    mut command: Command,
+    not_started: &dyn Fn(&std::io::Error) -> Error,
+) -> Result<u8> {
+    let signals = Signals::take()?;
+    let mut child = command.spawn().map_err(|error| not_started(&error))?;
+    let end = end_of(&child)?;
+    loop {
+        let mut ready = [PollFd::new(&end, PollFlags::IN), PollFd::new(&signals.fd, PollFlags::IN)];
+        let _ = poll(&mut ready, None);
+        if let Some(status) = child.try_wait().map_err(|error| cannot_wait(&error))? {
+            return Ok(ended(status).exit_status());
         }
-        if let Some(stream) = child.stderr.take() {
-            read(stream, Stream::Errors, sender, end);
+        while let Ok(Some(signal)) = signals.fd.next() {
+            // A key on the terminal reaches the command, too.
+            if !signal.from_kernel() {
+                let _ = sys::event::send_signal_fd(&end, signal.number);
+            }
         }
-        Ok(Box::new(LocalTask {
-            events: Mutex::new(events),
-            input: Mutex::new(input),
-            child: Mutex::new(Some(child)),
-        }))
     }
 }
 
@@ -259,11 +299,11 @@ impl Task for LocalTask {
     }
 
     fn signal(&self, number: i32) -> Result<()> {
+        // All of its group, as a key on a terminal means all that is in the foreground. The group
+        // is there as long as the child is not reaped, which needs the lock.
         let child = lock(&self.child);
-        if let (Some(child), Some(signal)) =
-            (&*child, rustix::process::Signal::from_named_raw(number))
-        {
-            let _ = rustix::process::kill_process(Pid::from_child(child), signal);
+        if let Some(child) = &*child {
+            let _ = sys::event::send_signal_to_group(Pid::from_child(child), number);
         }
         Ok(())
     }

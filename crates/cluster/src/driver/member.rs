@@ -1,13 +1,18 @@
 //! The containers of a cluster that somebody names, and commands in them.
 
+use std::io::IsTerminal as _;
 use std::path::Path;
+use std::time::Duration;
 
+use containers::Session;
 use containers::config::nearest::nearest;
 
 use super::doors::Doors;
-use super::relay::{Signals, relay};
-use super::{Attach, Container, Hosts, Setting, status};
+use super::relay::{Ended, Signals, relay};
+use super::transfer::Transfer;
+use super::{Attach, Container, Hosts, Ran, Setting, Watcher, ranks, status};
 use crate::error::{Error, Result};
+use crate::plan::Plan;
 use crate::spec::Spec;
 
 /// What a further command in a container gets.
@@ -40,53 +45,114 @@ impl Exec {
     }
 }
 
-/// Runs a further command in a container of a cluster. Returns its exit status.
+/// Runs a further command in a container of a cluster. Returns its exit status. Other hosts are
+/// only reached if the container is not where it was started.
 ///
 /// # Errors
 /// If the container does not exist, or does not run.
 pub fn exec(
     cluster: &str,
     node: &str,
-    hosts: &Hosts,
+    setting: &Setting,
     how: &Exec,
     command: &[String],
 ) -> Result<u8> {
-    let container = running(cluster, node, hosts)?;
+    // Before there are other threads, which would take them.
+    let signals = Signals::take()?;
+    let near = super::reach_with(setting, cluster, node)?;
+    let found = near.and_then(|hosts| Some((running(cluster, node, &hosts).ok()?, hosts)));
+    let (container, hosts) = if let Some(found) = found {
+        found
+    } else {
+        let hosts = super::reach(setting, cluster)?;
+        (running(cluster, node, &hosts)?, hosts)
+    };
     let mut words = how.words();
     words.push(container.name.clone());
     words.extend_from_slice(command);
     let attach = Attach { input: how.input, terminal: how.terminal };
-    hosts.of(Some(&container.host))?.run_attached(&words, attach)
+    attached(&hosts, &container.host, &words, (attach, &signals), None).map(|ended| ended.status)
+}
+
+/// Runs a command on a host with the streams of this process, and passes signals on. With a time it
+/// gets no terminal and is ended after that.
+fn attached(
+    hosts: &Hosts,
+    host: &str,
+    words: &[String],
+    (attach, signals): (Attach, &Signals),
+    time: Option<Duration>,
+) -> Result<Ended> {
+    let host = hosts.of(Some(host))?;
+    let is_direct = hosts.is_local() || attach.terminal && std::io::stdin().is_terminal();
+    if is_direct && time.is_none() {
+        let status = host.run_attached(words, attach)?;
+        return Ok(Ended { status, is_late: false });
+    }
+    relay(host.start(words, attach.input)?, attach.input, &|within| signals.wait(within), time)
 }
 
 /// Runs the application of a file in a cluster that is up, with these streams and a way from its
-/// node to the others. `directory` is where relative paths of the file start, absolute. Returns its
-/// exit status.
+/// node to the others, and copies its output. `directory` is where relative paths of the file
+/// start, absolute. An application with a time gets no terminal.
 ///
 /// # Errors
 /// If the container of its node does not run, or a host is not reached.
-pub fn run_again(spec: &Spec, setting: &Setting, directory: &Path, attach: Attach) -> Result<u8> {
+pub fn run_again(
+    spec: &Spec,
+    (setting, session): (&Setting, &Session),
+    directory: &Path,
+    attach: Attach,
+) -> Result<Ran> {
     // Before there are other threads, which would take them.
     let signals = Signals::take()?;
     let (hosts, sites) = super::reach_sites(setting, &spec.name, directory)?;
     let plan = crate::plan::plan(spec, &sites);
+    let time = spec.run.as_ref().and_then(|run| run.time);
+    let (ended, note) = match plan.ranks() {
+        Some(ranks) => {
+            // An error where its nodes are not up.
+            members(&plan.cluster, &hosts)?;
+            let signal = |within| signals.wait(within);
+            ranks::run(&plan, ranks, &hosts, (attach.input, &signal), time)?
+        }
+        None => (inside(&plan, &hosts, (attach, &signals), time)?, None),
+    };
+    let transfer = Transfer { hosts: &hosts, session, watcher: &Silent };
+    Ok(Ran::of((ended, note), time, || transfer.output(&plan)))
+}
+
+/// Runs the application in the container of its node.
+fn inside(
+    plan: &Plan,
+    hosts: &Hosts,
+    (attach, signals): (Attach, &Signals),
+    time: Option<Duration>,
+) -> Result<Ended> {
     let found = plan.run().ok_or_else(|| Error::new("there is nothing to run"))?;
     let (_, container, words) = found;
     let mut words = words.to_vec();
-    let container = running(&plan.cluster, container, &hosts)?;
-    let Attach { input, terminal } = attach;
-    let streams = Exec { input, terminal, ..Exec::default() };
+    let container = running(&plan.cluster, container, hosts)?;
+    let attach = Attach { terminal: attach.terminal && time.is_none(), ..attach };
+    let streams = Exec { input: attach.input, terminal: attach.terminal, ..Exec::default() };
     words.splice(..1, streams.words());
-    let doors = Doors::open(&plan, &hosts)?;
-    if hosts.is_local() {
-        return hosts.driver().run_attached(&doors.told(None, &words), attach);
+    let doors = Doors::open(plan, hosts)?;
+    let far = (!hosts.is_local()).then_some(&*container.host);
+    attached(hosts, &container.host, &doors.told(far, &words), (attach, signals), time)
+}
+
+/// Nobody looks.
+struct Silent;
+
+impl Watcher for Silent {
+    fn phase(&self, _: &str) -> Result<()> {
+        Ok(())
     }
-    let host = Some(&*container.host);
-    let words = doors.told(host, &words);
-    if terminal {
-        return hosts.of(host)?.run_attached(&words, attach);
+
+    fn signal(&self, within: Duration) -> Option<i32> {
+        std::thread::sleep(within);
+        None
     }
-    relay(hosts.of(host)?.start(&words, input)?, input, &|within| signals.wait(within))
 }
 
 /// The name of a container without that of its cluster: `node2`, `db-1`.

@@ -4,6 +4,7 @@
 //! already. So `up` after a killed `up` goes on, and nothing is remembered beside what the
 //! commands leave: containers and a network with the cluster's label. `down` removes these.
 
+mod archive;
 mod at;
 mod copy;
 mod doors;
@@ -14,29 +15,34 @@ mod local;
 mod logs;
 mod member;
 mod network;
+mod ranks;
 mod reach;
 mod relay;
 mod remote;
 mod status;
 mod steps;
+mod transfer;
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
+
+use containers::Session;
 
 use crate::error::{Error, Result};
 use crate::place::{self, Place};
 use crate::plan::{Act, Plan, Site, Step};
-use crate::spec::Spec;
+use crate::spec::{Spec, units};
 
 pub use copy::{Copies, Inside};
 use doors::Doors;
 use down::down;
-pub use hosts::{Attach, Done, Host, Hosts, Task};
+pub use hosts::{Attach, Done, Host, Hosts, Lost, Task};
 pub use local::Local;
 pub use logs::{Logs, Reader};
 pub use member::{Exec, exec, run_again};
 pub use reach::Reach;
-pub use status::{Container, status};
+pub use status::{Container, status, status_of_reached};
 
 /// What happens meanwhile.
 pub trait Watcher: Sync {
@@ -44,6 +50,11 @@ pub trait Watcher: Sync {
     fn phase(&self, name: &str) -> Result<()>;
     /// Waits for a signal that the application is to get, for so long at most.
     fn signal(&self, within: Duration) -> Option<i32>;
+
+    /// Something that the user may want to know.
+    fn note(&self, text: &str) {
+        let _ = text;
+    }
 
     /// Whether the start is given up. Asked some times a second.
     fn is_stopped(&self) -> bool {
@@ -87,6 +98,8 @@ impl Setting {
             directory: directory.display().to_string(),
             kept: place::directory(&self.store, cluster).display().to_string(),
             address: None,
+            variables: Vec::new(),
+            sees_driver: true,
             processors: self.processors,
         }
     }
@@ -100,19 +113,38 @@ pub struct Cluster {
     pub plan: Plan,
     /// There was something to do.
     pub is_new: bool,
+    /// The application is ended after that.
+    time: Option<Duration>,
+    /// Its containers end with this process.
+    ends_with_driver: bool,
 }
 
+/// How an application has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// Its exit status, 128+n for signal n, and [`TIME_OUT`] where its time was over. Of several
+    /// ranks that of the first that has failed.
+    pub status: u8,
+    /// What else there is to say of its end.
+    pub notes: Vec<String>,
+    /// Why output is missing that a further copy may bring. The containers should stay for that.
+    pub lost: Option<Error>,
+}
+
+/// The status of an application whose time was over, which is that of timeout(1).
+pub const TIME_OUT: u8 = 124;
+
 /// Starts all of a cluster but its run. What is there is left as it is. `directory` is where
-/// relative paths of the file start, absolute. With a time to `hold`, the agents of other hosts end
-/// the cluster when this process is lost while it has the [`Cluster`], and no other driver has come
-/// within that time.
+/// relative paths of the file start, absolute; archives of `input` are in the session's store.
+/// With a time to `hold`, the agents of other hosts end the cluster when this process is lost while
+/// it has the [`Cluster`], and no other driver has come within that time.
 ///
 /// # Errors
 /// The first step that fails, with what its command has said; what was started before stays. If
 /// another driver is at it.
 pub fn start(
     spec: &Spec,
-    setting: &Setting,
+    (setting, session): (&Setting, &Session),
     directory: &Path,
     (hold, watcher): (Option<Duration>, &dyn Watcher),
 ) -> Result<Cluster> {
@@ -120,12 +152,14 @@ pub fn start(
         make_store(&setting.here)?;
     }
     let place = Place::take(&setting.store, &spec.name)?;
+    let mut ends_with_driver = false;
     let (hosts, sites) = match Reach::of(spec, setting)? {
         None => {
             place.share()?;
             (setting.hosts(), vec![setting.site(&spec.name, directory)])
         }
         Some(reach) => {
+            ends_with_driver = reach.ends_with_agents();
             if reach.ends_with_agents() && hold.is_none() {
                 let fact = "containers on hosts of a job end with this command";
                 let hint = "leave --detach out, and let the command run: coracle cluster up ... &";
@@ -133,14 +167,20 @@ pub fn start(
             }
             watcher.phase("hosts")?;
             let nodes = reach.to_start(setting, &place, hold)?;
+            nodes.clocks.iter().for_each(|text| watcher.note(text));
             if hold.is_some() {
                 nodes.clean_up_by(&["cluster", "down", &spec.name])?;
             }
-            let sites = nodes.sites(&spec.name, directory);
+            let sites = nodes.sites(&spec.name, directory, setting);
+            nodes.found().iter().for_each(|text| watcher.note(text));
             (nodes.driven_by(setting.hosts()), sites)
         }
     };
+    let passing = |host: &dyn Host| status::remove_passing(&spec.name, host);
+    hosts.each(passing).into_iter().collect::<Result<Vec<()>>>()?;
     let plan = crate::plan::plan(spec, &sites);
+    plan.found_variables().iter().for_each(|text| watcher.note(text));
+    Reach::keep_containers(setting, &place, &plan)?;
     if spec.nodes > 0 {
         let text = crate::plan::host_file(spec, &sites);
         let put = |host: &dyn Host| {
@@ -151,25 +191,33 @@ pub fn start(
     }
     let mut is_new = false;
     for phase in &plan.phases {
-        if matches!(phase.steps[..], [Step { act: Act::Run { .. }, .. }]) {
+        if matches!(phase.steps[..], [Step { act: Act::Run { .. } | Act::Ranks(_), .. }]) {
             break;
         }
         if watcher.is_stopped() {
             return Err(Error::new(INTERRUPTED));
         }
-        if !matches!(phase.steps[..], [Step { act: Act::Reach(_), .. }, ..]) {
+        if matches!(phase.steps[..], [Step { act: Act::Input(_), .. }, ..]) {
+            watcher.phase(&phase.name)?;
+            let transfer = transfer::Transfer { hosts: &hosts, session, watcher };
+            is_new |= transfer.input(&phase.steps)?;
+        } else if !matches!(phase.steps[..], [Step { act: Act::Reach(_), .. }, ..]) {
             watcher.phase(&phase.name)?;
             let stop = || watcher.is_stopped();
+            let say = |text: &str| watcher.note(text);
+            let turn = Mutex::new(());
             let one = |step: &Step| {
                 let host = hosts.of(step.host.as_deref())?;
                 let (plan, hosts, sites) = (&plan, &hosts, &sites);
-                steps::carry_out(&at::At { plan, host, hosts, sites, stop: &stop }, step)
+                let (stop, say, turn) = (&stop, &say, &turn);
+                steps::carry_out(&at::At { plan, host, hosts, sites, stop, say, turn }, step)
             };
             let done = hosts::at_once(phase.steps.iter(), one);
             is_new |= done.into_iter().collect::<Result<Vec<bool>>>()?.contains(&true);
         }
     }
-    Ok(Cluster { hosts, plan, is_new })
+    let time = spec.run.as_ref().and_then(|run| run.time);
+    Ok(Cluster { hosts, plan, is_new, time, ends_with_driver })
 }
 
 /// Has the store of a host's commands.
@@ -202,14 +250,42 @@ pub fn reach(setting: &Setting, cluster: &str) -> Result<Hosts> {
     reach_sites(setting, cluster, Path::new("/")).map(|(hosts, _)| hosts)
 }
 
-/// The same, with what a plan has to know of them.
+/// Reaches the hosts on which a container was started, and no others; `None` if they are not known,
+/// or one is not reached.
+fn reach_with(setting: &Setting, cluster: &str, node: &str) -> Result<Option<Hosts>> {
+    let kept = Reach::kept(&setting.store, cluster)?;
+    let nodes = kept.and_then(|reach| reach.with(cluster, node)?.again(setting, cluster).ok());
+    Ok(nodes.map(|nodes| nodes.driven_by(setting.hosts())))
+}
+
+/// Reaches the hosts of a cluster as far as they answer. Also returns those that do not.
+///
+/// # Errors
+/// If none does.
+pub fn reach_some(setting: &Setting, cluster: &str) -> Result<(Hosts, Vec<Lost>)> {
+    let hosts = setting.hosts();
+    match Reach::kept(&setting.store, cluster)? {
+        None => Ok((hosts, Vec::new())),
+        Some(reach) if reach.is_over()? => Ok((hosts, Vec::new())),
+        Some(reach) => {
+            let (nodes, lost) = reach.as_far_as_possible(setting, cluster)?;
+            Ok((nodes.driven_by(hosts), lost))
+        }
+    }
+}
+
+/// As [`reach`], with what a plan has to know of the hosts.
 fn reach_sites(setting: &Setting, cluster: &str, directory: &Path) -> Result<(Hosts, Vec<Site>)> {
     let hosts = setting.hosts();
     match Reach::kept(&setting.store, cluster)? {
         None => Ok((hosts, vec![setting.site(cluster, directory)])),
+        Some(reach) if reach.is_over()? => {
+            Err(Error::new(format!("the job that had cluster {cluster} has ended"))
+                .with_hint("start it again: coracle cluster up -f FILE"))
+        }
         Some(reach) => {
             let nodes = reach.again(setting, cluster)?;
-            let sites = nodes.sites(cluster, directory);
+            let sites = nodes.sites(cluster, directory, setting);
             Ok((nodes.driven_by(hosts), sites))
         }
     }
@@ -232,6 +308,7 @@ pub fn end(setting: &Setting, cluster: &str, forget: bool) -> Result<usize> {
             place.share()?;
             (here, None)
         }
+        Some(reach) if reach.is_over()? => return place.remove().map(|()| 0),
         Some(reach) => {
             let (nodes, lost) = reach.to_end(setting, cluster)?;
             (nodes.driven_by(here), lost)
@@ -263,15 +340,59 @@ impl Cluster {
         place.remove()
     }
 
-    /// Runs the application to its end, with a way from its node to the others. Returns its exit
-    /// status; `None` if there is none.
+    /// True if containers stay when this process ends.
+    pub fn can_stay(&self) -> bool {
+        !self.ends_with_driver
+    }
+
+    /// Runs the application to its end, with a way from its node to the others, and copies its
+    /// output. `None` if there is none.
     ///
     /// # Errors
     /// If its command cannot be started, or its host is lost.
-    pub fn run(&self, watcher: &dyn Watcher) -> Result<Option<u8>> {
-        let Some((host, _, words)) = self.plan.run() else { return Ok(None) };
-        let doors = Doors::open(&self.plan, &self.hosts)?;
-        let task = self.hosts.of(host)?.start(&doors.told(host, words), false)?;
-        relay::relay(task, false, &|within| watcher.signal(within)).map(Some)
+    pub fn run(&self, session: &Session, watcher: &dyn Watcher) -> Result<Option<Ran>> {
+        let signal = |within| watcher.signal(within);
+        let ended = if let Some(ranks) = self.plan.ranks() {
+            ranks::run(&self.plan, ranks, &self.hosts, (false, &signal), self.time)?
+        } else {
+            let Some((host, _, words)) = self.plan.run() else { return Ok(None) };
+            let doors = Doors::open(&self.plan, &self.hosts)?;
+            let task = self.hosts.of(host)?.start(&doors.told(host, words), false)?;
+            (relay::relay(task, false, &signal, self.time)?, None)
+        };
+        let transfer = transfer::Transfer { hosts: &self.hosts, session, watcher };
+        Ok(Some(Ran::of(ended, self.time, || transfer.output(&self.plan))))
+    }
+}
+
+impl Ran {
+    /// An application that has ended, and what becomes of its output.
+    fn of(
+        (ended, note): (relay::Ended, Option<String>),
+        time: Option<Duration>,
+        output: impl FnOnce() -> transfer::Output,
+    ) -> Self {
+        let relay::Ended { status, is_late } = ended;
+        let mut ran = Self { status, notes: note.into_iter().collect(), lost: None };
+        if let (true, Some(time)) = (is_late, time) {
+            let time = units::spell(time);
+            ran.status = TIME_OUT;
+            ran.notes.push(format!("the run was ended: its time of {time} was over"));
+        }
+        let output = output();
+        if ran.status != 0 && !output.copied.is_empty() {
+            let copied = output.copied.join(", ");
+            ran.notes.push(format!("the run has failed; its output is in {copied}"));
+        }
+        ran.lost = output.failed;
+        for fact in output.missing {
+            if ran.status == 0 && ran.lost.is_none() {
+                let hint = "look where it is: coracle cluster exec NODE ls";
+                ran.lost = Some(Error::new(format!("output: {fact}")).with_hint(hint));
+            } else {
+                ran.notes.push(format!("output: {fact}"));
+            }
+        }
+        ran
     }
 }

@@ -7,7 +7,8 @@
 //! proven by a file that one host writes and another one reads.
 //!
 //! What was found is written into the cluster's directory before anything is started, so that
-//! other commands find the same stores.
+//! other commands find the same stores; and where the plan has its containers, so that a command in
+//! one reaches its host alone.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -16,15 +17,17 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::hosts::{Host, at_once};
+use super::hosts::{Host, Lost, at_once};
 use super::remote::{Remote, Stores};
 use super::{Hosts, Setting};
 use crate::batch::{self, Allocation, System, allocation};
 use crate::channel::Channel;
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::launcher::{Binary, Launcher, Way, control_directory};
 use crate::place::{self, Place};
-use crate::plan::Site;
+use crate::plan::{Act, Plan, Site};
+use crate::routes::{self, Known, Route};
 use crate::spec::{Kind, Spec};
 use crate::wire::messages::{Facts, Hello, OWN, Start};
 
@@ -44,6 +47,12 @@ pub struct Reach {
     options: Vec<String>,
     /// The hosts, in the order of the nodes.
     hosts: Vec<Reached>,
+    /// The job of Slurm that has them.
+    #[serde(default)]
+    job: Option<String>,
+    /// They are the file's, and not those of an allocation, which ends what is on them.
+    #[serde(skip)]
+    is_listed: bool,
 }
 
 /// A host of a [`Reach`].
@@ -59,6 +68,9 @@ struct Reached {
     /// The store that images are read from as well.
     #[serde(default)]
     read_only: Option<PathBuf>,
+    /// The containers that the plan has put there.
+    #[serde(default)]
+    containers: Vec<String>,
 }
 
 impl Reach {
@@ -67,14 +79,17 @@ impl Reach {
     /// # Errors
     /// If there are no hosts for it now, such as outside of an allocation.
     pub fn of(spec: &Spec, setting: &Setting) -> Result<Option<Self>> {
-        let reached =
-            |name: String, address| Reached { name, address, store: None, read_only: None };
         match &spec.backends[0].kind {
             Kind::Local => Ok(None),
             Kind::Ssh { hosts, options } => Ok(Some(Self {
                 kind: SSH.to_owned(),
                 options: options.clone(),
-                hosts: hosts.iter().map(|host| reached(host.host.clone(), host.address)).collect(),
+                hosts: hosts
+                    .iter()
+                    .map(|host| Reached::new(host.host.clone(), host.address))
+                    .collect(),
+                job: None,
+                is_listed: true,
             })),
             Kind::Slurm { .. } | Kind::Template { .. } => {
                 let found = allocation(|name| setting.variable(name).map(str::to_owned))?;
@@ -94,7 +109,7 @@ impl Reach {
     /// The hosts of an allocation, as many as there are nodes. Those of Slurm are reached by
     /// `srun`, others by `ssh`.
     fn allocated(spec: &Spec, allocation: Allocation) -> Result<Self> {
-        let Allocation { system, hosts: mut names, .. } = allocation;
+        let Allocation { system, hosts: mut names, id, .. } = allocation;
         let wanted = spec.nodes as usize;
         if names.len() < wanted {
             let fact = format!("{} hosts are too few for {wanted} nodes", names.len());
@@ -103,15 +118,24 @@ impl Reach {
         if spec.services.is_empty() {
             names.truncate(wanted.max(1));
         }
-        let host = |name| Reached { name, address: None, store: None, read_only: None };
+        let host = |name| Reached::new(name, None);
         let kind = if system == System::Slurm { SLURM } else { SSH };
         let hosts = names.into_iter().map(host).collect();
-        Ok(Self { kind: kind.to_owned(), options: Vec::new(), hosts })
+        let job = (system == System::Slurm).then_some(id);
+        Ok(Self { kind: kind.to_owned(), options: Vec::new(), hosts, job, is_listed: false })
     }
 
     /// True if containers end with the agents that have started them, which are steps of a job.
     pub(super) fn ends_with_agents(&self) -> bool {
         self.kind == SLURM
+    }
+
+    /// True if the job that has the hosts has ended, and with it what was on them.
+    ///
+    /// # Errors
+    /// If the batch system does not answer.
+    pub(super) fn is_over(&self) -> Result<bool> {
+        self.job.as_deref().map_or(Ok(false), batch::has_ended)
     }
 
     /// What is kept of a cluster; `None` for one of this machine alone, or that is not there.
@@ -137,7 +161,9 @@ impl Reach {
     fn launcher(&self, setting: &Setting, host: &Reached, binary: &Arc<Binary>) -> Launcher {
         let name = host.name.clone();
         let way = if self.kind == SLURM {
-            Way::Srun { node: name, options: Vec::new() }
+            // Also from outside of it.
+            let options = self.job.iter().map(|id| format!("--jobid={id}")).collect();
+            Way::Srun { node: name, options }
         } else {
             let runtime = setting.variable("XDG_RUNTIME_DIR").map(PathBuf::from);
             let places: Vec<PathBuf> = runtime.into_iter().chain(["/tmp".into()]).collect();
@@ -147,9 +173,9 @@ impl Reach {
         Launcher::new(way, Arc::clone(binary))
     }
 
-    /// Starts an agent on each host, all at once. Also returns why the first of those is not
-    /// reached that are not.
-    fn open(&self, setting: &Setting, hello: &Hello) -> Result<(Vec<Opened<'_>>, Option<Error>)> {
+    /// Starts an agent on each host, all at once. Also returns why those are not reached that are
+    /// not, by their names.
+    fn open(&self, setting: &Setting, hello: &Hello) -> Result<(Vec<Opened<'_>>, NotReached)> {
         let binary = Binary::of(&setting.program).map_err(|error| {
             Error::new(format!("cannot read {}: {error}", setting.program.display()))
         })?;
@@ -158,14 +184,16 @@ impl Reach {
         let open = |host| {
             let launcher = self.launcher(setting, host, &binary);
             let channel = Channel::open(&host.name, &launcher, hello, deadline)?;
-            Ok(Opened { host, channel, launcher })
+            let clock = channel.facts().time.zip(clock::now());
+            let clock = clock.and_then(|(told, now)| clock::differs(&host.name, told, now));
+            Ok(Opened { host, channel, launcher, clock })
         };
-        let mut failed = None;
+        let mut failed = Vec::new();
         let mut opened = Vec::new();
-        for one in at_once(self.hosts.iter(), open) {
+        for (host, one) in self.hosts.iter().zip(at_once(self.hosts.iter(), open)) {
             match one {
                 Ok(one) => opened.push(one),
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) => failed.push((host.name.clone(), error)),
             }
         }
         Ok((opened, failed))
@@ -175,7 +203,7 @@ impl Reach {
     fn open_all(&self, setting: &Setting, hello: &Hello) -> Result<Vec<Opened<'_>>> {
         let (opened, failed) = self.open(setting, hello)?;
         let names = opened.iter().map(|one| (one.channel.name(), one.channel.facts()));
-        match failed.or(differ(names).err()) {
+        match first(failed).or(differ(names).err()) {
             None => Ok(opened),
             Some(error) => {
                 // On purpose: these agents have nothing to wait for.
@@ -200,23 +228,64 @@ impl Reach {
     ) -> Result<Nodes> {
         // Agents of earlier drivers are to clean nothing up, whether this one holds or not.
         let hello = Hello::new(place.cluster(), true, hold.unwrap_or_default());
-        let opened = self.open_all(setting, &hello)?;
         let kept = Self::kept(&setting.store, place.cluster())?;
+        if let Some(kept) = kept.as_ref().filter(|_| self.is_listed) {
+            self.is_like(kept, place.cluster())?;
+        }
+        let opened = self.open_all(setting, &hello)?;
         let kept = kept.filter(|kept| kept.names().eq(self.names()));
-        let stores = match kept.and_then(|kept| kept.hosts.iter().map(Reached::stores).collect()) {
-            Some(stores) => stores,
-            None => find_stores(&opened, setting, place)?,
+        let known = kept.and_then(|kept| kept.hosts.iter().map(Reached::stores).collect());
+        let stores = if let Some(stores) = known {
+            stores
+        } else {
+            // Hosts where there may be marks soon.
+            self.keep(setting, place)?;
+            find_stores(&opened, setting, place)?
         };
         let mut found = self.clone();
         for (host, stores) in found.hosts.iter_mut().zip(&stores) {
             host.store = Some(stores.store.clone());
             host.read_only.clone_from(&stores.read_only);
         }
-        let text = serde_json::to_vec(&found).map_err(|error| Error::new(error.to_string()))?;
-        setting.here.put(&file(place.path()), 0o600, &text)?;
+        found.keep(setting, place)?;
         let nodes = Nodes::new(opened.into_iter().zip(stores));
         nodes.mark_stores(place.cluster())?;
         Ok(nodes)
+    }
+
+    fn keep(&self, setting: &Setting, place: &Place) -> Result<()> {
+        let text = serde_json::to_vec(self).map_err(|error| Error::new(error.to_string()))?;
+        setting.here.put(&file(place.path()), 0o600, &text)
+    }
+
+    /// Keeps where a plan has its containers, so that who wants one reaches its host alone.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn keep_containers(setting: &Setting, place: &Place, plan: &Plan) -> Result<()> {
+        let Some(mut kept) = Self::kept(&setting.store, place.cluster())? else { return Ok(()) };
+        for step in plan.phases.iter().flat_map(|phase| &phase.steps) {
+            let on = |host: &&mut Reached| Some(&host.name) == step.host.as_ref();
+            if let (Act::Start { container, .. }, Some(host)) =
+                (&step.act, kept.hosts.iter_mut().find(on))
+            {
+                host.containers.push(container.clone());
+            }
+        }
+        kept.keep(setting, place)
+    }
+
+    /// The same cluster on the hosts that have containers that are meant by a name; `None` if none
+    /// is known to have one.
+    pub(super) fn with(&self, cluster: &str, node: &str) -> Option<Self> {
+        let hosts = self.hosts.iter().filter(|host| host.has(cluster, node));
+        let hosts: Vec<Reached> = hosts.cloned().collect();
+        (!hosts.is_empty()).then(|| Self { hosts, ..self.clone() })
+    }
+
+    /// True if a driver has ended before it knew the stores: nothing was started.
+    fn is_empty(&self) -> bool {
+        self.hosts.iter().all(|host| host.store.is_none())
     }
 
     /// Reaches the hosts of a cluster that was started.
@@ -240,10 +309,38 @@ impl Reach {
         cluster: &str,
     ) -> Result<(Nodes, Option<Error>)> {
         let (opened, failed) = self.open(setting, &Hello::new(cluster, true, Duration::ZERO))?;
+        if self.is_empty() {
+            remove_marks(&opened, cluster)?;
+            for one in opened {
+                one.channel.close();
+            }
+            return Ok((Nodes::new(std::iter::empty()), first(failed)));
+        }
         let nodes = Self::nodes(opened)?;
         // A host that has ended the cluster by itself has a new store now.
         nodes.mark_stores(cluster)?;
-        Ok((nodes, failed))
+        Ok((nodes, first(failed)))
+    }
+
+    /// Reaches those hosts of a cluster that answer, and tells the others.
+    ///
+    /// # Errors
+    /// If there is none, with the reason of the first.
+    pub(super) fn as_far_as_possible(
+        &self,
+        setting: &Setting,
+        cluster: &str,
+    ) -> Result<(Nodes, Vec<Lost>)> {
+        if self.is_empty() {
+            return Ok((Nodes::new(std::iter::empty()), Vec::new()));
+        }
+        let (opened, mut failed) =
+            self.open(setting, &Hello::new(cluster, false, Duration::ZERO))?;
+        if opened.is_empty() && !failed.is_empty() {
+            return Err(failed.swap_remove(0).1);
+        }
+        let lost = failed.into_iter().map(|(host, error)| Lost { host, why: error.to_string() });
+        Ok((Self::nodes(opened)?, lost.collect()))
     }
 
     fn nodes(opened: Vec<Opened<'_>>) -> Result<Nodes> {
@@ -258,9 +355,35 @@ impl Reach {
         Ok(Nodes::new(all.into_iter()))
     }
 
+    /// What runs on a host that the file does not name any more is not seen, and would be started
+    /// a second time elsewhere, beside its volume.
+    fn is_like(&self, kept: &Self, cluster: &str) -> Result<()> {
+        if kept.names().eq(self.names()) {
+            return Ok(());
+        }
+        let list = |reach: &Self| reach.names().collect::<Vec<_>>().join(", ");
+        let fact = format!(
+            "cluster {cluster} was started on {}, and the file names {}",
+            list(kept),
+            list(self)
+        );
+        let hint = format!(
+            "end it first: coracle cluster down {cluster}; with --force if a host is gone for good"
+        );
+        Err(Error::new(fact).with_hint(hint))
+    }
+
     fn names(&self) -> impl Iterator<Item = &str> {
         self.hosts.iter().map(|host| &*host.name)
     }
+}
+
+/// Hosts that are not reached, each with the reason.
+type NotReached = Vec<(String, Error)>;
+
+/// The first reason.
+fn first(failed: NotReached) -> Option<Error> {
+    failed.into_iter().next().map(|(_, error)| error)
 }
 
 /// An agent that answers.
@@ -268,9 +391,20 @@ struct Opened<'r> {
     host: &'r Reached,
     channel: Channel,
     launcher: Launcher,
+    /// What is wrong with its clock.
+    clock: Option<String>,
 }
 
 impl Reached {
+    fn new(name: String, address: Option<Ipv4Addr>) -> Self {
+        Self { name, address, store: None, read_only: None, containers: Vec::new() }
+    }
+
+    /// Whether a container that is meant by a name was put there.
+    fn has(&self, cluster: &str, node: &str) -> bool {
+        self.containers.iter().any(|name| may_mean(cluster, node, name))
+    }
+
     /// Its stores, if they were looked for.
     fn stores(&self) -> Option<Stores> {
         Some(Stores { store: self.store.clone()?, read_only: self.read_only.clone() })
@@ -278,35 +412,86 @@ impl Reached {
 }
 
 /// Hosts that are reached.
-pub(super) struct Nodes(Vec<(Remote, Option<Ipv4Addr>)>);
+pub(super) struct Nodes {
+    all: Vec<(Remote, Option<Ipv4Addr>)>,
+    /// What is wrong with their clocks.
+    pub(super) clocks: Vec<String>,
+}
 
 impl Nodes {
     fn new<'r>(all: impl Iterator<Item = (Opened<'r>, Stores)>) -> Self {
+        let mut clocks = Vec::new();
         let node = |(one, stores): (Opened<'r>, Stores)| {
+            clocks.extend(one.clock);
             (Remote::new(one.channel, one.launcher, stores), one.host.address)
         };
-        Self(all.map(node).collect())
+        let mut all: Vec<(Remote, Option<Ipv4Addr>)> = all.map(node).collect();
+        let known = all.iter().map(|(remote, address)| {
+            let facts = remote.facts();
+            let address = address.or_else(|| address_of(facts));
+            Known { address, interfaces: &facts.interfaces, ports: &facts.equipment.ports }
+        });
+        let routes = routes::find(&known.collect::<Vec<_>>());
+        for ((remote, _), route) in all.iter_mut().zip(routes) {
+            remote.set_route(route);
+        }
+        Self { all, clocks }
     }
 
     /// What a plan has to know of them.
-    pub(super) fn sites(&self, cluster: &str, directory: &Path) -> Vec<Site> {
+    pub(super) fn sites(&self, cluster: &str, directory: &Path, setting: &Setting) -> Vec<Site> {
+        let routes: Vec<&Route> =
+            self.all.iter().filter_map(|(remote, _)| remote.route()).collect();
+        let variables = |remote: &Remote| {
+            let all = remote.route().map(|own| routes::variables(own, &routes)).unwrap_or_default();
+            // What the user has said is as right on the hosts.
+            let said = |name: &str, found| setting.variable(name).map_or(found, str::to_owned);
+            let own = all.into_iter().map(|(name, found)| (name.to_owned(), said(name, found)));
+            if routes.len() > 1 { own.collect() } else { Vec::new() }
+        };
         let site = |(remote, address): &(Remote, Option<Ipv4Addr>)| {
             let facts = remote.facts();
+            let address = address.or_else(|| address_of(facts));
             Site {
                 host: Some(remote.name().to_owned()),
                 program: facts.executable.display().to_string(),
                 directory: directory.display().to_string(),
                 kept: place::directory(&remote.stores().store, cluster).display().to_string(),
-                address: address.or_else(|| address_of(facts)),
+                address: address.or_else(|| remote.route().map(|route| route.address)),
+                variables: variables(remote),
+                sees_driver: remote.stores().read_only.as_ref() == Some(&setting.store),
                 processors: u32::try_from(facts.cpus).unwrap_or(u32::MAX),
             }
         };
-        self.0.iter().map(site).collect()
+        self.all.iter().map(site).collect()
+    }
+
+    /// In words: the route from each host to the others, and what its adapters lack.
+    pub(super) fn found(&self) -> Vec<String> {
+        if self.all.len() < 2 {
+            return Vec::new();
+        }
+        let of = |(remote, _): &(Remote, Option<Ipv4Addr>)| {
+            let (name, equipment) = (remote.name(), &remote.facts().equipment);
+            let route = match remote.route() {
+                Some(route) => format!("{name}: {route}"),
+                None => format!("{name}: no interface leads to all other hosts"),
+            };
+            let short = equipment.is_short_of_locked_memory().then(|| {
+                let size = equipment.memlock.unwrap_or_default() >> 10;
+                format!(
+                    "warning: {name}: programs may lock {size} KiB of memory, and InfiniBand needs \
+                     more; administrator: add '* - memlock unlimited' to /etc/security/limits.conf"
+                )
+            });
+            [Some(route), short]
+        };
+        self.all.iter().flat_map(of).flatten().collect()
     }
 
     fn mark_stores(&self, cluster: &str) -> Result<()> {
         let mark = |(remote, _): &(Remote, Option<Ipv4Addr>)| mark_store(remote, cluster);
-        at_once(self.0.iter(), mark).into_iter().collect()
+        at_once(self.all.iter(), mark).into_iter().collect()
     }
 
     /// Tells each agent what it does if this driver is lost.
@@ -314,14 +499,14 @@ impl Nodes {
     /// # Errors
     /// If one is lost.
     pub(super) fn clean_up_by(&self, words: &[&str]) -> Result<()> {
-        let told = at_once(self.0.iter(), |(remote, _)| remote.clean_up_by(words));
+        let told = at_once(self.all.iter(), |(remote, _)| remote.clean_up_by(words));
         told.into_iter().collect()
     }
 
     /// As hosts of a cluster that `here` drives.
     pub(super) fn driven_by(self, here: Hosts) -> Hosts {
         let boxed = |(remote, _)| Box::new(remote) as Box<dyn Host>;
-        here.with(self.0.into_iter().map(boxed).collect())
+        here.with(self.all.into_iter().map(boxed).collect())
     }
 }
 
@@ -364,25 +549,50 @@ fn differ<'f>(all: impl Iterator<Item = (&'f str, &'f Facts)> + Clone) -> Result
     Ok(())
 }
 
+/// The store that a host's commands use by themselves.
+fn usual_store(one: &Opened<'_>) -> Result<PathBuf> {
+    let channel = &one.channel;
+    let ask = Start::new([OWN, "info", "--format", "{{.DockerRootDir}}"]);
+    let done = channel.start(&ask)?.output(64 << 10)?;
+    let text = String::from_utf8_lossy(&done.stdout).trim_end_matches('\n').to_owned();
+    if text.starts_with('/') && done.ended.status() == 0 {
+        return Ok(PathBuf::from(text));
+    }
+    let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+    Err(Error::new(format!("the store on {}: {said}", channel.name())))
+}
+
+/// The file in a host's usual store by which shared ones are found.
+fn mark_of_host(store: &Path, cluster: &str) -> PathBuf {
+    place::directory(store, cluster).join("mark-of-host")
+}
+
+/// Removes a mark, and its directory if that was made for it.
+fn remove_mark(one: &Opened<'_>, store: &Path, cluster: &str) -> Result<()> {
+    let mark = mark_of_host(store, cluster);
+    let path = mark.display().to_string();
+    let parent = mark.parent().unwrap_or(Path::new("/")).display().to_string();
+    // What an agent that was killed has written of it is there under another name.
+    let script = "cd \"$2\" 2> /dev/null && rm -f \"$1\" .mark-of-host.*; \
+                  rmdir \"$2\" 2> /dev/null; true";
+    one.channel.start(&Start::new(["sh", "-c", script, "sh", &path, &parent]))?.wait()?;
+    Ok(())
+}
+
+/// Removes the marks of a driver that has ended in the middle of [`find_stores`].
+fn remove_marks(opened: &[Opened<'_>], cluster: &str) -> Result<()> {
+    let remove = |one| remove_mark(one, &usual_store(one)?, cluster);
+    at_once(opened.iter(), remove).into_iter().collect()
+}
+
 /// Where the stores of hosts are.
 fn find_stores(opened: &[Opened<'_>], setting: &Setting, place: &Place) -> Result<Vec<Stores>> {
     let mark = sys::random::suffix().map_err(|error| Error::new(error.to_string()))?;
     let own = place.path().join("mark");
     setting.here.put(&own, 0o600, mark.as_bytes())?;
-    let usual = |one: &Opened<'_>| {
-        let channel = &one.channel;
-        let ask = Start::new([OWN, "info", "--format", "{{.DockerRootDir}}"]);
-        let done = channel.start(&ask)?.output(64 << 10)?;
-        let text = String::from_utf8_lossy(&done.stdout).trim_end_matches('\n').to_owned();
-        if text.starts_with('/') && done.ended.status() == 0 {
-            return Ok(PathBuf::from(text));
-        }
-        let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-        Err(Error::new(format!("the store on {}: {said}", channel.name())))
-    };
-    let usual: Result<Vec<PathBuf>> = at_once(opened.iter(), usual).into_iter().collect();
+    let usual: Result<Vec<PathBuf>> = at_once(opened.iter(), usual_store).into_iter().collect();
     let usual = usual?;
-    let marked = |store: &PathBuf| place::directory(store, place.cluster()).join("mark-of-host");
+    let marked = |store: &PathBuf| mark_of_host(store, place.cluster());
     let pairs = || opened.iter().zip(&usual);
     let write = |(Opened { channel, .. }, store): (&Opened<'_>, &PathBuf)| {
         let mark = format!("{mark} {}", channel.name());
@@ -414,16 +624,35 @@ fn find_stores(opened: &[Opened<'_>], setting: &Setting, place: &Place) -> Resul
         Ok(Stores { store: scratch.join(place::own_store(place.cluster())), read_only })
     });
     let stores: Result<Vec<Stores>> = stores.collect();
-    let forget = |(Opened { channel, .. }, store): (&Opened<'_>, &PathBuf)| {
-        let directory = marked(store);
-        let path = directory.display().to_string();
-        let parent = directory.parent().unwrap_or(Path::new("/")).display().to_string();
-        let words =
-            ["sh", "-c", "rm -f \"$1\"; rmdir \"$2\" 2> /dev/null; true", "sh", &path, &parent];
-        channel.start(&Start::new(words))?.wait()?;
-        Ok(())
-    };
+    let forget = |(one, store): (&Opened<'_>, &PathBuf)| remove_mark(one, store, place.cluster());
     at_once(pairs(), forget).into_iter().collect::<Result<Vec<()>>>()?;
     let _ = std::fs::remove_file(&own);
     stores
+}
+
+/// Whether a name may mean a container, of which nothing but the name is known.
+fn may_mean(cluster: &str, node: &str, container: &str) -> bool {
+    let short = container.strip_prefix(cluster).and_then(|rest| rest.strip_prefix('-'));
+    let short = short.unwrap_or(container);
+    let role = short.rsplit_once('-').map_or(short, |(role, _)| role);
+    [container, short, role].contains(&node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_may_be_meant_by_service_and_number() {
+        let names = ["lab-db-1", "lab-db-10", "lab-web-db-1", "lab-node1"];
+        let meant = |node: &str| -> Vec<&str> {
+            names.into_iter().filter(|name| may_mean("lab", node, name)).collect()
+        };
+        assert_eq!(meant("db"), ["lab-db-1", "lab-db-10"]);
+        assert_eq!(meant("db-1"), ["lab-db-1"]);
+        assert_eq!(meant("web-db"), ["lab-web-db-1"]);
+        assert_eq!(meant("lab-node1"), ["lab-node1"]);
+        assert_eq!(meant("node1"), ["lab-node1"]);
+        assert_eq!(meant("node"), [""; 0]);
+    }
 }

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
@@ -40,8 +40,22 @@ impl Signals {
 /// How often is looked whether the command has ended while signals are waited for.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Time between SIGTERM and SIGKILL for a command whose time is over.
+const LAST: Duration = Duration::from_secs(10);
+const TERM: i32 = 15;
+const KILL: i32 = 9;
+
+/// How a command has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// Its exit status, 128+n for signal n.
+    pub(super) status: u8,
+    /// Its time was over, and it was ended.
+    pub(super) is_late: bool,
+}
+
 /// Moves streams until the command has ended, and passes signals on: `signal` waits for one for so
-/// long at most. Returns the exit status.
+/// long at most. After `time` the command is ended.
 ///
 /// # Errors
 /// If the command was not started, its host is lost, or standard output cannot be written.
@@ -49,23 +63,42 @@ pub(super) fn relay(
     task: Box<dyn Task>,
     input: bool,
     signal: &(dyn Fn(Duration) -> Option<i32> + Sync),
-) -> Result<u8> {
+    time: Option<Duration>,
+) -> Result<Ended> {
+    relay_for(task, input, signal, (time, LAST))
+}
+
+/// The same, with the time between SIGTERM and SIGKILL.
+fn relay_for(
+    task: Box<dyn Task>,
+    input: bool,
+    signal: &(dyn Fn(Duration) -> Option<i32> + Sync),
+    (time, last): (Option<Duration>, Duration),
+) -> Result<Ended> {
     let task: Arc<dyn Task> = Arc::from(task);
     if input {
         feed(Arc::clone(&task));
     }
-    let over = AtomicBool::new(false);
+    let (over, is_late) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut end = time.and_then(|time| Instant::now().checked_add(time));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 if let Some(number) = signal(LOOK) {
                     let _ = task.signal(number);
                 }
+                if end.is_some_and(|end| Instant::now() >= end) {
+                    // The second time it did not obey.
+                    let again = is_late.swap(true, Ordering::Relaxed);
+                    let _ = task.signal(if again { KILL } else { TERM });
+                    end = Instant::now().checked_add(last);
+                }
             }
         });
         let status = copy(&*task);
         over.store(true, Ordering::Relaxed);
-        status
+        let is_late = is_late.load(Ordering::Relaxed);
+        status.map(|status| Ended { status, is_late })
     })
 }
 
@@ -107,5 +140,27 @@ fn write(stream: Stream, bytes: &[u8]) -> std::io::Result<()> {
             out.flush()
         }
         Stream::Errors => std::io::stderr().lock().write_all(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Host as _, Local};
+    use super::*;
+
+    #[test]
+    fn a_command_that_does_not_obey_is_killed_with_its_group() {
+        let shell = Local { program: vec!["sh".into(), "-c".into()] };
+        let words = ["trap '' TERM; sleep 600; sleep 600".to_owned()];
+        let none = |within| {
+            std::thread::sleep(within);
+            None
+        };
+        let late = |time: u64| {
+            let task = shell.start(&words, false).unwrap();
+            let times = (Some(Duration::from_millis(time)), Duration::from_millis(100));
+            relay_for(task, false, &none, times).unwrap()
+        };
+        assert_eq!(late(100), Ended { status: 137, is_late: true });
     }
 }

@@ -1,13 +1,12 @@
 //! A host behind a stream: its agent runs the commands.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use super::hosts::{Attach, Done, Host, Task};
-use super::relay::relay;
 use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::launcher::Launcher;
+use crate::routes::Route;
 use crate::wire::messages::{Facts, OWN, Start};
 
 /// A command of the driver says at most so much.
@@ -20,6 +19,8 @@ pub(super) struct Remote {
     channel: Option<Channel>,
     launcher: Launcher,
     stores: Stores,
+    /// What leads to the other hosts.
+    route: Option<Route>,
 }
 
 /// The stores on a host.
@@ -44,7 +45,11 @@ impl Stores {
 
 impl Remote {
     pub(super) fn new(channel: Channel, launcher: Launcher, stores: Stores) -> Self {
-        Self { channel: Some(channel), launcher, stores }
+        Self { channel: Some(channel), launcher, stores, route: None }
+    }
+
+    pub(super) fn set_route(&mut self, route: Option<Route>) {
+        self.route = route;
     }
 
     fn channel(&self) -> &Channel {
@@ -57,6 +62,10 @@ impl Remote {
 
     pub(super) fn facts(&self) -> &Facts {
         self.channel().facts()
+    }
+
+    pub(super) fn route(&self) -> Option<&Route> {
+        self.route.as_ref()
     }
 
     pub(super) fn stores(&self) -> &Stores {
@@ -88,21 +97,19 @@ impl Host for Remote {
         Ok(Done { status: output.ended.exit_status(), out: output.stdout, err: output.stderr })
     }
 
-    fn run_attached(&self, words: &[String], attach: Attach) -> Result<u8> {
-        if attach.terminal && std::io::stdin().is_terminal() {
-            let program = self.facts().executable.display().to_string();
-            let mut command = self.launcher.terminal(&self.words(&program, words));
-            let status = command.status().map_err(|error| {
-                Error::new(format!("cannot start {}: {error}", self.launcher.program()))
-            })?;
-            return Ok(super::local::ended(status).exit_status());
-        }
-        // A signal ends this process, and the agent then ends the command.
-        let none = |within| {
-            std::thread::sleep(within);
-            None
-        };
-        relay(self.start(words, attach.input)?, attach.input, &none)
+    fn run_attached(&self, words: &[String], _: Attach) -> Result<u8> {
+        let program = self.facts().executable.display().to_string();
+        let mut command = self.launcher.terminal(&self.words(&program, words));
+        // This process waits for signals that end the launcher.
+        sys::child::unblocked(&mut command);
+        let program = self.launcher.program();
+        super::local::attached(command, &|error| {
+            Error::new(format!("cannot start {program}: {error}"))
+        })
+    }
+
+    fn told(&self) -> Option<(&Facts, Option<&Route>)> {
+        Some((self.facts(), self.route.as_ref()))
     }
 
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
@@ -111,8 +118,26 @@ impl Host for Remote {
         Ok(Box::new(self.channel().start(&start)?))
     }
 
+    fn launch(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
+        let start = Start::new(words.to_vec());
+        let start = if input { start.with_input() } else { start };
+        Ok(Box::new(self.channel().start(&start)?))
+    }
+
+    fn program(&self) -> Result<Vec<String>> {
+        Ok(self.words(&self.facts().executable.display().to_string(), &[]))
+    }
+
+    fn node_name(&self) -> String {
+        self.facts().host.clone()
+    }
+
     fn put(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
         Ok(self.channel().put(path, mode, &mut &*bytes)?)
+    }
+
+    fn lost(&self) -> Option<String> {
+        self.channel().lost().map(|why| why.to_string())
     }
 }
 

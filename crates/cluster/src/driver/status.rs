@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::hosts::{Host, Hosts, failed};
+use super::hosts::{Host, Hosts, Lost, failed};
 use crate::error::{Error, Result};
 use crate::plan::{LABEL, NODE_LABEL, SERVICE_LABEL};
 
@@ -35,6 +35,41 @@ pub fn status(cluster: &str, hosts: &Hosts) -> Result<Vec<Container>> {
     let mut found = all?.concat();
     found.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
+}
+
+/// The containers on the hosts that answer, by name, and the hosts that do not.
+///
+/// # Errors
+/// If those of a host that answers cannot be listed.
+pub fn status_of_reached(cluster: &str, hosts: &Hosts) -> Result<(Vec<Container>, Vec<Lost>)> {
+    let list = |host: &dyn Host| match on(cluster, host) {
+        Err(_) if host.lost().is_some() => Ok(Vec::new()),
+        found => found,
+    };
+    let all: Result<Vec<_>> = hosts.each(list).into_iter().collect();
+    let mut found = all?.concat();
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok((found, hosts.lost()))
+}
+
+/// Removes containers that an earlier driver has left in the middle of its work: those that look
+/// whether a service is ready.
+///
+/// # Errors
+/// If one stays.
+pub(super) fn remove_passing(cluster: &str, host: &dyn Host) -> Result<()> {
+    let all = on(cluster, host)?.into_iter();
+    let names: Vec<String> = all.filter(|one| one.role.is_empty()).map(|one| one.name).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let words = [vec!["rm".to_owned(), "-f".to_owned()], names].concat();
+    let done = host.run(&words)?;
+    // One that is being removed by its own command is gone as well.
+    if on(cluster, host)?.iter().all(|one| !one.role.is_empty()) {
+        return Ok(());
+    }
+    Err(failed(format!("what an earlier driver has left on {}", host.name()), &words, &done))
 }
 
 /// The containers of a cluster on one host.

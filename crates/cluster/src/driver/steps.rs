@@ -15,6 +15,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How often is looked whether a container still runs while a command tries to reach it.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// The statuses of a command that a container cannot start, which no repetition helps.
+const CANNOT_START: [u8; 2] = [126, 127];
+
 /// How many lines of a container's output an error has.
 const LAST_WORDS: &str = "5";
 
@@ -22,9 +25,11 @@ const LAST_WORDS: &str = "5";
 pub(super) fn carry_out(at: &At<'_>, step: &Step) -> Result<bool> {
     match &step.act {
         Act::Told(text) => Err(Error::new(format!("this cannot be done yet: {text}"))),
-        Act::Reach(_) | Act::Run { .. } => Ok(false),
-        Act::Image(name) if step.host.is_none() => images::pull(name, at),
-        Act::Image(name) => images::give(name, at),
+        Act::Reach(_) | Act::Ranks(_) | Act::Run { .. } | Act::Input(_) | Act::Output(_) => {
+            Ok(false)
+        }
+        Act::Image(name) => images::pull(name, at),
+        Act::Spread { image, hosts } => images::spread(image, hosts, at),
         Act::Network(words) => network::create(at, words),
         Act::Join => network::join(at).map(|()| false),
         Act::Known(words) => {
@@ -74,6 +79,11 @@ fn ready(at: &At<'_>, container: &str, by: &ReadyBy, within: Duration) -> Result
         };
         if done.as_ref().is_some_and(Done::is_good) {
             return Ok(());
+        }
+        if let (ReadyBy::Trying(words), Some(done)) = (by, &done)
+            && CANNOT_START.contains(&done.status)
+        {
+            return Err(failed(format!("{container} on {}", at.host.name()), words, done));
         }
         if let Some(done) = done {
             String::from_utf8_lossy(&done.err).trim().clone_into(&mut said);

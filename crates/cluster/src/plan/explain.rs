@@ -6,11 +6,15 @@ use super::{Act, Phase, Plan, ReadyBy, Step};
 use crate::shell::join;
 use crate::spec::units;
 
+/// So many hosts are named.
+const SHOWN: usize = 8;
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "cluster {}", self.cluster)?;
         writeln!(f, "backend {}", self.backend)?;
-        self.phases.iter().try_for_each(|phase| write!(f, "\n{phase}"))
+        self.phases.iter().try_for_each(|phase| write!(f, "\n{phase}"))?;
+        self.found.iter().try_for_each(|found| writeln!(f, "\nvariables:\n  {found}"))
     }
 }
 
@@ -28,10 +32,26 @@ impl fmt::Display for Step {
         }
         match &self.act {
             Act::Told(text) | Act::Reach(text) => f.write_str(text),
-            Act::Image(name) if self.host.is_some() => {
-                write!(f, "image {name}    # if it is not there")
+            Act::Spread { image, hosts } => {
+                let shown = &hosts[..hosts.len().min(SHOWN)];
+                let more = hosts.len() - shown.len();
+                let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+                write!(
+                    f,
+                    "{image} to {}{more}    # pulled if it is not there; by a store that they see, \
+                     else from host to host, else through the launcher",
+                    shown.join(", ")
+                )
             }
             Act::Image(name) => write!(f, "coracle pull {name}    # if it is not there"),
+            Act::Input(copy) => {
+                write!(
+                    f,
+                    "copy {} to {}:{}    # what is the same there stays",
+                    copy.from, copy.node, copy.to
+                )
+            }
+            Act::Output(copy) => write!(f, "copy {}:{} to {}", copy.node, copy.from, copy.to),
             Act::Join => write!(f, "coracle network invite, and network join, on each host"),
             Act::Network(words)
             | Act::Known(words)
@@ -39,6 +59,7 @@ impl fmt::Display for Step {
             | Act::Run { words, .. } => {
                 write!(f, "coracle {}", join(words))
             }
+            Act::Ranks(ranks) => f.write_str(&ranks.explained()),
             Act::Ready { container, by, within } => match by {
                 ReadyBy::Running => write!(f, "{container} runs"),
                 ReadyBy::Trying(words) => write!(f, "coracle {}", join(words)),

@@ -5,6 +5,10 @@
 //! Coracle on a node wherever that is possible, so that what is printed can be typed.
 
 mod explain;
+mod files;
+mod found;
+mod images;
+mod ranks;
 pub(crate) mod sbatch;
 #[cfg(test)]
 mod tests;
@@ -13,7 +17,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::shell::{join, quote};
-use crate::spec::{Image, Kind, Network, Ready, Service, Spec, SshHost, units};
+use crate::spec::{Image, Kind, Launch, Network, Ready, Service, Spec, SshHost, units};
 
 /// The label of every container and network of a cluster, with the cluster's name.
 pub const LABEL: &str = "coracle.cluster";
@@ -47,6 +51,8 @@ pub struct Plan {
     pub nodes: Vec<Node>,
     /// Options of `exec` with the variables that launchers of MPI start further ones by.
     pub variables: Vec<String>,
+    /// In words: further variables of nodes, and where their values come from.
+    pub found: Option<String>,
 }
 
 /// A node.
@@ -87,8 +93,15 @@ pub enum Act {
     Told(String),
     /// In words: how a host is reached, which is done before all else.
     Reach(String),
-    /// Has an image: the machine that drives pulls one that is not there, another host gets it.
+    /// Has an image on the machine that drives, which pulls one that is not there.
     Image(String),
+    /// Has an image on other hosts, from the machine that drives.
+    Spread {
+        /// Its name.
+        image: String,
+        /// The hosts, in the order in which it is passed on.
+        hosts: Vec<String>,
+    },
     /// Has the cluster's network.
     Network(Vec<String>),
     /// Has the networks of all hosts joined to one.
@@ -111,6 +124,8 @@ pub enum Act {
     },
     /// Waits, by this command, until other hosts know containers.
     Known(Vec<String>),
+    /// Runs the application to its end as ranks that the host's launcher starts.
+    Ranks(Ranks),
     /// Runs the application to its end.
     Run {
         /// The container.
@@ -118,6 +133,49 @@ pub enum Act {
         /// The command.
         words: Vec<String>,
     },
+    /// Copies something of the machine that drives to a node.
+    Input(Copy),
+    /// Copies something of a node to the machine that drives.
+    Output(Copy),
+}
+
+/// A copy between the machine that drives and a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copy {
+    /// The node.
+    pub node: String,
+    /// Its container.
+    pub container: String,
+    /// The path that is copied, absolute.
+    pub from: String,
+    /// The path that the copy has, absolute.
+    pub to: String,
+}
+
+/// An application whose processes are started by `srun` or `mpiexec`, each as a run of the image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ranks {
+    /// The hosts, in the order of the nodes.
+    pub hosts: Vec<Slots>,
+    /// Options of `run`.
+    pub options: Vec<String>,
+    /// The image.
+    pub image: String,
+    /// The command in the container.
+    pub command: Vec<String>,
+    /// The hosts are those of an allocation of Slurm.
+    pub by_srun: bool,
+}
+
+/// A host of ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slots {
+    /// The host, as in [`Step`].
+    pub host: Option<String>,
+    /// The address by which other hosts reach it, if it is known.
+    pub address: Option<Ipv4Addr>,
+    /// How many ranks it has.
+    pub slots: u32,
 }
 
 /// How it is found out that a container is ready.
@@ -132,6 +190,30 @@ pub enum ReadyBy {
 }
 
 impl Plan {
+    /// The application, if the host's launcher starts it.
+    pub fn ranks(&self) -> Option<&Ranks> {
+        self.phases.iter().flat_map(|phase| &phase.steps).find_map(|step| match &step.act {
+            Act::Ranks(ranks) => Some(ranks),
+            _ => None,
+        })
+    }
+
+    /// The variables that were found on hosts for their nodes, a line for hosts with the same.
+    pub fn found_variables(&self) -> Vec<String> {
+        let mut all: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
+        for step in self.phases.iter().flat_map(|phase| &phase.steps) {
+            let (Act::Start { words, .. }, Some(host)) = (&step.act, &step.host) else { continue };
+            let found = found::variables(words);
+            match all.iter_mut().find(|(_, other)| *other == found) {
+                Some((hosts, _)) if !hosts.contains(&&**host) => hosts.push(host),
+                Some(_) => {}
+                None => all.push((vec![host], found)),
+            }
+        }
+        let lines = all.iter().filter(|(_, found)| !found.is_empty());
+        lines.map(|(hosts, found)| format!("{}: {}", hosts.join(", "), found.join(" "))).collect()
+    }
+
     /// The host, the container and the command of the application; `None` if there is none.
     pub fn run(&self) -> Option<(Option<&str>, &str, &[String])> {
         let mut steps = self.phases.iter().flat_map(|phase| &phase.steps);
@@ -157,6 +239,11 @@ pub struct Site {
     pub kept: String,
     /// The address by which other hosts reach it, if it is known.
     pub address: Option<Ipv4Addr>,
+    /// Variables by which programs in the host's own network find the other hosts
+    /// ([`crate::routes`]).
+    pub variables: Vec<(String, String)>,
+    /// It reads images from the store of the machine that drives.
+    pub sees_driver: bool,
     /// Processors for its containers.
     pub processors: u32,
 }
@@ -186,14 +273,17 @@ pub fn unknown_sites(spec: &Spec, directory: &str) -> Vec<Site> {
         directory: directory.to_owned(),
         kept: "$CLUSTER".to_owned(),
         address,
+        variables: Vec::new(),
+        sees_driver: false,
         processors: 1,
     };
-    match &spec.backends[0].kind {
+    let sites = match &spec.backends[0].kind {
         Kind::Ssh { hosts, .. } => {
             hosts.iter().map(|host| site(host.host.clone(), host.address)).collect()
         }
         _ => (1..=spec.nodes.max(1)).map(|number| site(format!("host {number}"), None)).collect(),
-    }
+    };
+    found::named(sites)
 }
 
 /// Plans the first backend of a file for these hosts, of which there is at least one.
@@ -206,13 +296,13 @@ pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
         }
     };
     phase("hosts", hosts(spec));
-    phase("images", images(spec));
-    phase("images on hosts", spread(spec, sites));
-    phase("input", spec.input.iter().map(|pair| told(format!("copy {pair}"))).collect());
+    let is_here = sites.iter().any(|site| site.host.is_none());
+    phase("images", if is_here { images::all(spec) } else { images::spread(spec, sites) });
     phase("network", network(spec, sites));
     phase("join", join_hosts(spec));
     phase("start nodes", nodes(spec, sites));
     phase("meet", meet(spec, sites));
+    phase("input", files::input(spec, sites));
     for level in levels(spec) {
         let names: Vec<&str> = level.iter().map(|service| &*service.name).collect();
         let replicas = |service: &&Service| 1..=service.replicas.first();
@@ -230,7 +320,7 @@ pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
     }
     phase("batch", batch(spec));
     phase("run", run(spec, sites));
-    phase("output", spec.output.iter().map(|pair| told(format!("copy {pair}"))).collect());
+    phase("output", files::output(spec, sites));
     phase("move", moving(spec));
     let nodes = (1..=spec.nodes).map(|number| {
         let (name, site) = (format!("node{number}"), site(sites, number));
@@ -239,7 +329,8 @@ pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
     });
     let (cluster, backend) = (spec.name.clone(), describe(&backend.kind, spec));
     let variables = launch_variables(spec);
-    Plan { cluster, backend, phases, nodes: nodes.collect(), variables }
+    let found = found::told(spec, sites);
+    Plan { cluster, backend, phases, nodes: nodes.collect(), variables, found }
 }
 
 /// The name of a node's container.
@@ -254,14 +345,16 @@ pub fn service_container(spec: &Spec, service: &Service, number: u32) -> String 
 
 /// The lines of the host file of MPI: every node, with its slots.
 pub fn host_file(spec: &Spec, sites: &[Site]) -> String {
-    let own = spec.run.as_ref().and_then(|run| run.slots);
-    let line = |number: u32| {
-        let site = site(sites, number);
-        let sharing = (1..=spec.nodes).filter(|&other| self::site(sites, other) == site).count();
-        let share = site.processors / u32::try_from(sharing).unwrap_or(1).max(1);
-        format!("node{number} slots={}\n", own.unwrap_or(share.max(1)))
-    };
+    let line = |number: u32| format!("node{number} slots={}\n", slots(spec, sites, number));
     (1..=spec.nodes).map(line).collect()
+}
+
+/// How many processes a node takes: what the file says, else its share of its host's processors.
+fn slots(spec: &Spec, sites: &[Site], number: u32) -> u32 {
+    let site = site(sites, number);
+    let sharing = (1..=spec.nodes).filter(|&other| self::site(sites, other) == site).count();
+    let share = site.processors / u32::try_from(sharing).unwrap_or(1).max(1);
+    spec.run.as_ref().and_then(|run| run.slots).unwrap_or(share.max(1))
 }
 
 /// Where the node or replica of this number is; they count from 1.
@@ -369,44 +462,6 @@ fn hosts(spec: &Spec) -> Vec<Step> {
     }
 }
 
-/// Each image once.
-fn images(spec: &Spec) -> Vec<Step> {
-    let services = spec.services.iter().map(|service| service.image.as_ref());
-    let batch = spec.batch.iter().flat_map(|batch| {
-        [&batch.front, &batch.control, &batch.compute.image].map(|name| Image::Named(name.clone()))
-    });
-    let batch: Vec<Image> = batch.collect();
-    let nodes = (spec.nodes > 0).then_some(spec.image.as_ref());
-    let all = nodes.into_iter().chain(services.map(|image| image.or(spec.image.as_ref())));
-    let mut seen: Vec<&Image> = Vec::new();
-    for image in all.flatten().chain(&batch) {
-        if !seen.contains(&image) {
-            seen.push(image);
-        }
-    }
-    let step = |image: &&Image| match image {
-        Image::Named(name) => Step { host: None, act: Act::Image(name.clone()) },
-        Image::Built(directory) => told(format!("build {directory}")),
-    };
-    seen.iter().map(step).collect()
-}
-
-/// The images of the containers on other hosts.
-fn spread(spec: &Spec, sites: &[Site]) -> Vec<Step> {
-    let names = images(spec).into_iter().filter_map(|step| match step.act {
-        Act::Image(name) => Some(name),
-        _ => None,
-    });
-    let names: Vec<String> = names.collect();
-    let others = sites.iter().filter(|site| site.host.is_some());
-    let each = |site: &Site| {
-        let host = site.host.clone();
-        let step = |name: &String| Step { host: host.clone(), act: Act::Image(name.clone()) };
-        names.iter().map(step).collect::<Vec<_>>()
-    };
-    others.flat_map(each).collect()
-}
-
 fn network(spec: &Spec, sites: &[Site]) -> Vec<Step> {
     if spec.network == Some(Network::Host) {
         return Vec::new();
@@ -460,14 +515,19 @@ fn beginning(spec: &Spec, container: &str, names: [&str; 2], label: (&str, &str)
             words.extend(pair("--network-alias", alias));
         }
     }
-    match spec.network {
-        Some(Network::Names) => words.push("--execmode=I1".to_owned()),
-        Some(Network::Overlay) => words.push("--execmode=N1".to_owned()),
-        _ => {}
-    }
+    words.extend(mode(spec));
     words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
     words.extend(pair("--label", &format!("{}={}", label.0, label.1)));
     words
+}
+
+/// The mode of all containers where the network has one kind of members.
+fn mode(spec: &Spec) -> Option<String> {
+    match spec.network {
+        Some(Network::Names) => Some("--execmode=I1".to_owned()),
+        Some(Network::Overlay) => Some("--execmode=N1".to_owned()),
+        _ => None,
+    }
 }
 
 fn variables(env: &[(String, String)]) -> impl Iterator<Item = String> + '_ {
@@ -517,6 +577,7 @@ fn node(spec: &Spec, site: &Site, number: u32) -> Step {
     let container = node_container(spec, &name);
     let mut words = beginning(spec, &container, [&name, &name], (NODE_LABEL, &name));
     words.extend(variables(&spec.env));
+    words.extend(found::words(spec, site));
     words.extend(spec.volumes.iter().flat_map(|text| volume(site, text)));
     words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", site.program)));
     words.extend(pair("-v", &format!("{}:{RSH}:ro", site.program)));
@@ -604,6 +665,7 @@ fn in_passing(
         Some(Network::Host) => words.extend(pair("--network", "host")),
         _ => words.extend(pair("--network", &spec.name)),
     }
+    words.extend(mode(spec));
     words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
     words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", site.program)));
     words.extend(pair("--entrypoint", PROGRAM));
@@ -656,6 +718,9 @@ fn launch_variables(spec: &Spec) -> Vec<String> {
 
 fn run(spec: &Spec, sites: &[Site]) -> Vec<Step> {
     let Some(run) = &spec.run else { return Vec::new() };
+    if run.launch == Launch::Ranks {
+        return vec![ranks::step(spec, run, sites)];
+    }
     let container = node_container(spec, &run.on);
     let mut words = vec!["exec".to_owned()];
     words.extend(launch_variables(spec));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::spec::{Kind, Spec};
+use crate::spec::{Kind, Launch, Spec};
 
 /// The words of `sbatch` that a file comes to, with the user's own options last.
 pub(crate) fn words(spec: &Spec, more: &[String]) -> Vec<String> {
@@ -11,7 +11,7 @@ pub(crate) fn words(spec: &Spec, more: &[String]) -> Vec<String> {
         "sbatch".to_owned(),
         "--parsable".to_owned(),
         format!("--nodes={}", spec.nodes.max(1)),
-        "--ntasks-per-node=1".to_owned(),
+        format!("--ntasks-per-node={}", tasks(spec)),
         format!("--job-name={}", spec.name),
     ];
     if let Kind::Slurm { partition, options } = &backend.kind {
@@ -21,6 +21,12 @@ pub(crate) fn words(spec: &Spec, more: &[String]) -> Vec<String> {
         words.extend(options.iter().cloned());
     }
     words
+}
+
+/// Tasks of a host: the ranks that `srun` is to start there, as far as the file says.
+fn tasks(spec: &Spec) -> u32 {
+    let ranks = spec.run.as_ref().filter(|run| run.launch == Launch::Ranks);
+    ranks.and_then(|run| run.slots).unwrap_or(1)
 }
 
 /// Whole minutes, rounded up.

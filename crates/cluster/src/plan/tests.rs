@@ -14,6 +14,8 @@ fn explained(name: &str) -> String {
             directory: "/lab".into(),
             kept: "/store/clusters/x".into(),
             address: None,
+            variables: Vec::new(),
+            sees_driver: true,
             processors: 8,
         }],
         _ => unknown_sites(&spec, "/lab"),
@@ -44,6 +46,65 @@ fn farm() {
 #[test]
 fn comd() {
     insta::assert_snapshot!(explained("comd.toml"));
+}
+
+/// The line that starts the ranks, without variables that are found on hosts.
+fn ranks_of(backend: &str) -> String {
+    let text = format!(
+        "name = \"ring\"\nimage = \"lab/mpi:1\"\nnodes = 3\nenv = {{ A = \"b c\" }}\n\
+         volume = [\"./in:/in\"]\n{backend}\n[run]\nlaunch = \"ranks\"\nslots = 4\n\
+         directory = \"/job\"\ncommand = [\"./ring\", \"-n\", \"3\"]\n"
+    );
+    let spec = crate::spec::parse(Path::new("ring.toml"), &text).unwrap();
+    let text = plan(&spec, &unknown_sites(&spec, "/lab")).to_string();
+    assert!(!text.contains("network create"), "{text}");
+    assert!(!text.contains("coracle exec"), "{text}");
+    let line = text.lines().find(|line| line.contains("coracle run --rm")).unwrap_or_default();
+    assert!(line.contains("OMPI_MCA_btl_tcp_if_include="), "{line}");
+    let mut words: Vec<&str> = line.split(' ').collect();
+    while let Some(at) = words.iter().position(|word| *word == "--env-default") {
+        words.drain(at..at + 2);
+    }
+    words.join(" ")
+}
+
+#[test]
+fn ranks() {
+    let run = "coracle run --rm --pull never --label coracle.cluster=ring --network host \
+               -e 'A=b c' -v /lab/./in:/in --workdir /job --entrypoint ./ring lab/mpi:1 -n 3";
+    let srun = "srun --overlap --quiet --kill-on-bad-exit=1 --input=0 --chdir=/ --mpi=pmix \
+                --nodes=3 --ntasks=12 --ntasks-per-node=4";
+    assert_eq!(
+        ranks_of("backend = { kind = \"slurm\" }"),
+        format!("  {srun} {run}    # --mpi=pmi2 where the image has MPICH")
+    );
+    assert_eq!(
+        ranks_of("backend = { kind = \"ssh\", hosts = [\"a\", \"b\", \"c\"] }"),
+        format!("  mpiexec --hostfile $CLUSTER/ranks.hosts -n 12 {run}    # of the image's MPI")
+    );
+    // The batch system gives as many tasks as there are ranks.
+    let text = "name = \"ring\"\nimage = \"a\"\nnodes = 2\nbackend = { kind = \"slurm\" }\n\
+                [run]\nlaunch = \"ranks\"\nslots = 4\ncommand = [\"x\"]\n";
+    let spec = crate::spec::parse(Path::new("ring.toml"), text).unwrap();
+    assert!(sbatch::words(&spec, &[]).contains(&"--ntasks-per-node=4".to_owned()));
+}
+
+#[test]
+fn what_probes_a_service_is_a_member_of_its_kind() {
+    for (network, mode) in [("names", "--execmode=I1"), ("overlay", "--execmode=N1")] {
+        let text = format!(
+            "name = \"lab\"\nimage = \"a\"\nnetwork = {network:?}\n[service.db]\n\
+             ready = {{ tcp = 80 }}\n"
+        );
+        let spec = crate::spec::parse(Path::new("lab.toml"), &text).unwrap();
+        let plan = plan(&spec, &unknown_sites(&spec, "/lab"));
+        let mut steps = plan.phases.iter().flat_map(|phase| &phase.steps);
+        let probe = steps.find_map(|step| match &step.act {
+            Act::Ready { by: ReadyBy::Trying(words), .. } => Some(words),
+            _ => None,
+        });
+        assert!(probe.unwrap().iter().any(|word| word == mode), "{probe:?}");
+    }
 }
 
 #[test]

@@ -27,7 +27,16 @@ pub(super) fn check(top: &Table<'_>, spec: &Spec) -> Result<()> {
         return Err(value.wrong("there is no [run] that could go on", "add [run]"));
     }
     pairs(top, "input", &spec.input)?;
-    pairs(top, "output", &spec.output)
+    pairs(top, "output", &spec.output)?;
+    match (top.get("input"), top.get("output")) {
+        (Some(value), _) if spec.nodes == 0 => {
+            Err(value.wrong("there is no node to copy it to", "add nodes = 1, or use volume"))
+        }
+        (_, Some(value)) if spec.run.is_none() => {
+            Err(value.wrong("there is no [run] after which it is copied", "add [run]"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn something(top: &Table<'_>, spec: &Spec) -> Result<()> {
@@ -174,6 +183,11 @@ fn run(top: &Table<'_>, spec: &Spec) -> Result<()> {
         let fact = "ranks run on all nodes";
         return Err(value.wrong(fact, "leave on out, or write launch = \"inside\""));
     }
+    if run.launch == Launch::Ranks && spec.network != Some(Network::Host) {
+        let fact = "ranks cannot reach the host's launcher from a network of their own";
+        let hint = "leave network out, write network = \"host\", or launch = \"inside\"";
+        return Err(wrong(top, top.get("network"), fact, hint));
+    }
     Ok(())
 }
 
@@ -208,7 +222,7 @@ pub(super) fn is_carried_out(top: &Table<'_>, spec: &Spec) -> Result<()> {
     if spec.backends.len() > 1 {
         return not_yet(top.get("backend"), "a second backend");
     }
-    for key in ["build", "batch", "input", "output", "checkpoint"] {
+    for key in ["build", "batch", "checkpoint"] {
         if let Some(value) = top.get(key) {
             return not_yet(Some(value), key);
         }
@@ -224,14 +238,6 @@ pub(super) fn is_carried_out(top: &Table<'_>, spec: &Spec) -> Result<()> {
             let value = at_key(top, &service.name, "replicas");
             return not_yet(value, "a number that follows a rule");
         }
-    }
-    let Some(run) = &spec.run else { return Ok(()) };
-    let at = |key: &str| top.table("run", super::RUN).ok()??.get(key);
-    if run.launch == Launch::Ranks {
-        return not_yet(at("launch"), "launch = \"ranks\"");
-    }
-    if run.time.is_some() {
-        return not_yet(at("time"), "time");
     }
     Ok(())
 }

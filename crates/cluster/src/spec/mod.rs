@@ -209,7 +209,9 @@ fn parse_and(
                     ("overlay", Network::Overlay),
                 ])
             })
-            .transpose()?,
+            .transpose()?
+            // Ranks speak to their launcher by the host's loopback.
+            .or(run.as_ref().filter(|run| run.launch == Launch::Ranks).map(|_| Network::Host)),
         subnet: top.get("subnet").map(|value| value.subnet()).transpose()?,
         nodes,
         env: env(&top)?,

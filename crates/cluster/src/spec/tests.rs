@@ -49,12 +49,42 @@ fn an_error_shows_its_place() {
 }
 
 #[test]
+fn ranks_have_the_network_of_the_hosts() {
+    let file = |network: &str| {
+        format!(
+            "name = \"lab\"\nimage = \"a\"\n{network}\n[run]\nlaunch = \"ranks\"\n\
+             command = [\"x\"]\n"
+        )
+    };
+    for network in ["", "network = \"host\""] {
+        let spec = parse(Path::new("lab.toml"), &file(network)).unwrap();
+        assert_eq!(spec.network, Some(Network::Host));
+    }
+    for network in ["network = \"names\"", "network = \"overlay\""] {
+        let error = parse(Path::new("lab.toml"), &file(network)).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("ranks cannot reach") && text.contains("lab.toml:3"), "{text}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("inside")), "{error:?}");
+    }
+}
+
+const DB: &str = "name = \"lab\"\n[service.db]\nimage = \"a\"\n";
+
+/// Files with a mistake: the text, and parts of the error, of its place and of its hint.
+fn are_told<const N: usize>(files: [(String, &str, &str, &str); N]) {
+    for (text, fact, place, hint) in files {
+        let error = read_text(&text).expect_err(&text);
+        let shown = error.to_string();
+        assert!(shown.contains(fact) && shown.contains(place), "{text}\n{shown}");
+        assert!(error.hint().is_some_and(|own| own.contains(hint)), "{text}\n{:?}", error.hint());
+    }
+}
+
+#[test]
 fn mistakes() {
     const NODES: &str = "name = \"lab\"\nimage = \"a\"\nnodes = 2\n";
-    const DB: &str = "name = \"lab\"\n[service.db]\nimage = \"a\"\n";
     let nodes = |more: &str| format!("{NODES}{more}\n");
-    let db = |more: &str| format!("{DB}{more}\n");
-    for (text, fact, place, hint) in [
+    are_told([
         ("name = ".to_owned(), "", "lab.toml:1", "TOML"),
         ("name = \"lab\"\n".into(), "the file starts nothing", "lab.toml:1", "[service.NAME]"),
         ("nodes = 2\n".into(), "the file has no key \"name\"", "lab.toml:1", "name = "),
@@ -109,8 +139,17 @@ fn mistakes() {
             "kind",
         ),
         (nodes("input = \"deck\""), "\"deck\" is not FROM:TO", "lab.toml:4", "./here"),
+        (format!("input = \"./a:/a\"\n{DB}"), "no node to copy it to", "lab.toml:1", "volume"),
+        (nodes("output = \"/a:./a\""), "no [run] after which", "lab.toml:4", "add [run]"),
         (nodes("checkpoint = {}"), "no [run] that could go on", "lab.toml:4", "[run]"),
         (nodes("[service.node1]"), "a node has this name", "lab.toml:4", "node2"),
+    ]);
+}
+
+#[test]
+fn mistakes_of_services() {
+    let db = |more: &str| format!("{DB}{more}\n");
+    are_told([
         (db("after = [\"bd\"]"), "there is no service \"bd\"", "lab.toml:4", "\"db\""),
         (db("after = \"db\""), "wait for each other: db -> db", "lab.toml:4", "take one"),
         (
@@ -144,12 +183,7 @@ fn mistakes() {
             "lab.toml:4",
             "40ms",
         ),
-    ] {
-        let error = read_text(&text).expect_err(&text);
-        let shown = error.to_string();
-        assert!(shown.contains(fact) && shown.contains(place), "{text}\n{shown}");
-        assert!(error.hint().is_some_and(|own| own.contains(hint)), "{text}\n{:?}", error.hint());
-    }
+    ]);
 }
 
 #[test]

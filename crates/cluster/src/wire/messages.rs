@@ -70,6 +70,9 @@ pub struct Facts {
     /// Tells hosts, and boots of one host, apart.
     #[serde(default)]
     pub boot_id: String,
+    /// Its clock: seconds since 1970.
+    #[serde(default)]
+    pub time: Option<u64>,
     /// Release of the kernel.
     #[serde(default)]
     pub kernel: String,
@@ -101,6 +104,12 @@ pub struct Facts {
     /// Addresses with the names of their devices, without loopback.
     #[serde(default)]
     pub addresses: Vec<(String, IpAddr)>,
+    /// Interfaces with IPv4 addresses, without loopback.
+    #[serde(default)]
+    pub interfaces: Vec<host::Interface>,
+    /// What it has for parallel programs.
+    #[serde(default)]
+    pub equipment: host::Equipment,
     /// Variables of the batch system that say where this is.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,

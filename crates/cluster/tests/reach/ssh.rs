@@ -113,7 +113,9 @@ impl Server {
 fn carried(place: &Path) -> Vec<PathBuf> {
     let uid = rustix::process::getuid().as_raw();
     let entries = std::fs::read_dir(place.join(format!("coracle-{uid}")));
-    entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    let files = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+    // A mark beside it says that it was checked.
+    files.filter(|file| file.extension().is_none_or(|end| end != "checked")).collect()
 }
 
 fn works(channel: &Channel) {

@@ -213,6 +213,7 @@ fn variables(
     }
     environment::apply(&mut all, request.process.env_files.iter().cloned());
     environment::apply(&mut all, request.process.env.iter().cloned());
+    environment::complete(&mut all, &request.process.env_defaults);
     Ok(all)
 }
 

@@ -186,6 +186,8 @@ fn of_process(request: &ProcessRequest) -> Option<&'static str> {
         tty: _,
         env_files: _,
         env: _,
+        // The container has its variables.
+        env_defaults,
         host_environment: _,
         workdir: _,
         user: _,
@@ -197,7 +199,11 @@ fn of_process(request: &ProcessRequest) -> Option<&'static str> {
         stop_signal,
         stop_timeout,
     } = request;
-    first(&[("--stop-signal", stop_signal.is_some()), ("--stop-timeout", stop_timeout.is_some())])
+    first(&[
+        ("--env-default", !env_defaults.is_empty()),
+        ("--stop-signal", stop_signal.is_some()),
+        ("--stop-timeout", stop_timeout.is_some()),
+    ])
 }
 
 fn of_files(request: &FileRequest) -> Option<&'static str> {

@@ -35,6 +35,17 @@ pub fn flag(text: &str, host: &BTreeMap<OsString, OsString>) -> Result<Change> {
     }
 }
 
+/// `--env-default NAME=VALUE`.
+pub fn default(text: &str) -> Result<(String, String)> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => {
+            Err(Error::invalid(format!("--env-default '{text}' is not a variable with its value"))
+                .with_hint("write --env-default NAME=VALUE"))
+        }
+    }
+}
+
 /// Reads a file of variables as Docker does: one per line, `#` begins a comment line, values are
 /// taken as they are (no quotes, no expansion), a name alone is copied from the host if it is set
 /// there.
@@ -113,6 +124,23 @@ pub fn apply(variables: &mut Vec<String>, changes: impl IntoIterator<Item = Chan
     variables.extend(all.into_iter().flatten());
 }
 
+/// Adds variables that are not there. A list of interfaces of Open MPI (`..._if_include`) is also
+/// left out where there is one of those that are not to be used (`..._if_exclude`): it takes one
+/// of the two.
+pub fn complete(variables: &mut Vec<String>, defaults: &[(String, String)]) {
+    for (name, value) in defaults {
+        let is = |text: &String, wanted: &str| text.split('=').next() == Some(wanted);
+        let opposite =
+            name.strip_suffix("_if_include").map(|family| format!("{family}_if_exclude"));
+        let is_set = variables.iter().any(|text| {
+            is(text, name) || opposite.as_ref().is_some_and(|opposite| is(text, opposite))
+        });
+        if !is_set {
+            variables.push(format!("{name}={value}"));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +173,14 @@ mod tests {
         let changes = ["A=mine", "B=", "HOSTVAR", "PATH"].map(|text| flag(text, &host()).unwrap());
         apply(&mut variables, changes);
         assert_eq!(variables, ["A=mine", "B=", "HOSTVAR=from host"]);
+        let defaults = ["A=d", "C=", "M_if_include=e", "A_if_include=e", "C=2"];
+        let defaults = defaults.map(|text| default(text).unwrap());
+        variables.push("M_if_exclude=lo".to_owned());
+        complete(&mut variables, &defaults);
+        let expected =
+            ["A=mine", "B=", "HOSTVAR=from host", "M_if_exclude=lo", "C=", "A_if_include=e"];
+        assert_eq!(variables, expected);
+        assert!(default("A").is_err() && default("=x").is_err());
         assert!(flag("=x", &host()).is_err());
         assert!(flag("", &host()).is_err());
     }

@@ -19,7 +19,8 @@
 //! In networks of packets whose way out is a helper program, all members have a device `out0` with
 //! addresses that the helper gives to each, the same for many. Open MPI spreads large messages over
 //! all interfaces and then waits for itself, so there the lists name the networks' devices;
-//! likewise for UCX. They are left out where the environment has a list of the other kind.
+//! likewise for PRRTE, UCX, libfabric, NCCL and Gloo. They are left out where the environment has a
+//! list of the other kind.
 
 use super::Network;
 use crate::facts::Facts;
@@ -40,6 +41,9 @@ pub fn variables(network: &Network, facts: &Facts, networks: usize) -> Vec<(&'st
                 let devices = (0..networks).map(|number| format!("eth{number}"));
                 let devices = devices.collect::<Vec<_>>().join(",");
                 all.extend(DEVICES.map(|name| (name, devices.clone())));
+                // "=" is for these names alone, and not for others that begin so.
+                all.push(("NCCL_SOCKET_IFNAME", format!("={devices}")));
+                all.extend(DEVICE.map(|name| (name, "eth0".to_owned())));
             }
         }
         // Without networks there are no others.
@@ -49,8 +53,14 @@ pub fn variables(network: &Network, facts: &Facts, networks: usize) -> Vec<(&'st
 }
 
 /// Those that take a list of devices.
-const DEVICES: [&str; 3] =
-    ["OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "UCX_NET_DEVICES"];
+const DEVICES: [&str; 4] = [
+    "OMPI_MCA_btl_tcp_if_include",
+    "OMPI_MCA_oob_tcp_if_include",
+    "PRTE_MCA_prte_if_include",
+    "UCX_NET_DEVICES",
+];
+/// Those that take one device: libfabric's and Gloo's.
+const DEVICE: [&str; 2] = ["FI_TCP_IFACE", "GLOO_SOCKET_IFNAME"];
 
 /// Whether a variable that is set (`NAME=VALUE`) excludes one of those.
 pub(super) fn excludes(set: &str, name: &str) -> bool {
@@ -86,8 +96,10 @@ mod tests {
         let with_pasta = Facts { pasta: Some("/usr/bin/pasta".into()), ..Facts::default() };
         let all = variables(&network, &with_pasta, 2);
         let link = ("UCX_POSIX_USE_PROC_LINK", "n".to_owned());
-        assert_eq!((&all[0], all.len()), (&link, 1 + DEVICES.len()));
-        assert!(all[1..].iter().all(|(_, value)| value == "eth0,eth1"), "{all:?}");
+        assert_eq!((&all[0], all.len()), (&link, 1 + DEVICES.len() + 1 + DEVICE.len()));
+        assert!(all[1..=DEVICES.len()].iter().all(|(_, value)| value == "eth0,eth1"), "{all:?}");
+        let rest: Vec<&str> = all[5..].iter().map(|(_, value)| &**value).collect();
+        assert_eq!(rest, ["=eth0,eth1", "eth0", "eth0"]);
         let internal = Facts { internal_networks: true, ..with_pasta };
         for none in [internal, Facts::default()] {
             assert_eq!(variables(&network, &none, 2), std::slice::from_ref(&link));

@@ -5,20 +5,12 @@
 //! ends. A process that asks takes the lock shared for a moment. So two that ask do not mislead
 //! each other, and one that wants it exclusively can tell an asker from a holder ([`take`]).
 //!
-//! `flock(2)` is tried first, then open-file-description locks. A lock that another machine
-//! does not see would say there that the process is dead. So a lock counts between machines
-//! only where the file system is known to carry it ([`reach`]):
-//!
-//! | file system | |
-//! |---|---|
-//! | ext4, XFS, Btrfs, tmpfs, overlay, ZFS, F2FS, bcachefs | one kernel has it, and carries it |
-//! | NFS | by the server, unless mounted with `local_lock=flock` or `local_lock=all` |
-//! | Lustre | where mounted with `flock`, not with `localflock` or `noflock` |
-//! | Ceph | by the metadata server |
-//! | any other (BeeGFS, FUSE, 9p, SMB...) | not counted on |
+//! `flock(2)` is tried first, then open-file-description locks; where the file system belongs to
+//! one kernel, both are taken ([`sys::carried`]). A lock that another machine does not see would
+//! say there that the process is dead. So a lock counts between machines only where the file system
+//! is known to carry it ([`reach`]).
 
-use std::os::fd::{AsFd, AsRawFd as _};
-use std::path::Path;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use crate::spec::Reach;
@@ -47,26 +39,26 @@ pub(crate) enum Taken {
 }
 
 /// One attempt, by `flock` and else by an open-file-description lock.
-fn attempt(file: impl AsFd, flock: FlockOperation, ofd: OfdLock) -> Result<(), Errno> {
+fn attempt(file: impl AsFd, lock: OfdLock) -> Result<(), Errno> {
     let file = file.as_fd();
-    match rustix::io::retry_on_intr(|| rustix::fs::flock(file, flock)) {
+    match sys::carried::try_both(file, lock) {
         Ok(()) => Ok(()),
         Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK),
-        Err(_) => rustix::io::retry_on_intr(|| try_ofd_lock(file, ofd)),
+        Err(_) => rustix::io::retry_on_intr(|| try_ofd_lock(file, lock)),
     }
 }
 
 fn exclusive(file: impl AsFd) -> Result<(), Errno> {
-    attempt(file, FlockOperation::NonBlockingLockExclusive, OfdLock::Exclusive)
+    attempt(file, OfdLock::Exclusive)
 }
 
 fn shared(file: impl AsFd) -> Result<(), Errno> {
-    attempt(file, FlockOperation::NonBlockingLockShared, OfdLock::Shared)
+    attempt(file, OfdLock::Shared)
 }
 
 /// Gives the lock back, also for copies of the descriptor that forked processes have.
 pub(crate) fn release(file: impl AsFd) {
-    let _ = attempt(file, FlockOperation::Unlock, OfdLock::Unlock);
+    let _ = attempt(file, OfdLock::Unlock);
 }
 
 /// Takes the lock for the caller alone, without waiting for a holder.
@@ -126,63 +118,7 @@ pub(super) fn ask(file: impl AsFd) -> Asked {
 
 /// How far locks on files of this file system are seen. `file` is any of them.
 pub(crate) fn reach(file: impl AsFd) -> Reach {
-    let file = file.as_fd();
-    let Ok(stat) = rustix::fs::fstatfs(file) else { return Reach::Kernel };
-    let options = || mount_options(file.as_raw_fd()).unwrap_or_default();
-    judge(stat.f_type as u32, options)
-}
-
-/// Whether other machines may have the file system that a file lies on.
-pub fn is_shared(path: &Path) -> bool {
-    rustix::fs::statfs(path).is_ok_and(|stat| !is_one_kernels(stat.f_type as u32))
-}
-
-/// Whether a file system is in the hands of one kernel, by its magic number (statfs(2)): ext4,
-/// XFS, Btrfs, tmpfs, ramfs, overlay, ZFS, F2FS, bcachefs.
-fn is_one_kernels(magic: u32) -> bool {
-    matches!(
-        magic,
-        0xef53
-            | 0x5846_5342
-            | 0x9123_683e
-            | 0x0102_1994
-            | 0x8584_58f6
-            | 0x794c_7630
-            | 0x2fc1_2fc1
-            | 0xf2f5_2010
-            | 0xca45_1a4e
-    )
-}
-
-/// How far locks are seen, by a file system's magic number and its mount options.
-fn judge(magic: u32, options: impl FnOnce() -> String) -> Reach {
-    let has = |options: &str, wanted: &str| options.split(',').any(|option| option == wanted);
-    let all = match magic {
-        magic if is_one_kernels(magic) => true,
-        // Ceph
-        0x00c3_6400 => true,
-        // NFS
-        0x6969 => {
-            let options = options();
-            !options.is_empty()
-                && !has(&options, "local_lock=flock")
-                && !has(&options, "local_lock=all")
-        }
-        // Lustre
-        0x0bd0_0bd0 => has(&options(), "flock"),
-        _ => false,
-    };
-    if all { Reach::Hosts } else { Reach::Kernel }
-}
-
-/// The options of the file system under a descriptor, as `/proc/self/mountinfo` shows them
-/// ([proc_pid_mountinfo(5)](https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html)).
-fn mount_options(file: i32) -> Option<String> {
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{file}")).ok()?;
-    let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().to_owned();
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let line = mounts.lines().find(|line| line.split(' ').next() == Some(&id))?;
-    line.rsplit(' ').next().map(str::to_owned)
+    if sys::carried::reaches_hosts(file) { Reach::Hosts } else { Reach::Kernel }
 }
 
 #[cfg(test)]
@@ -216,22 +152,5 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
         release(&asker);
         assert_eq!(waiting.join().unwrap(), Taken::Ours);
-    }
-
-    #[test]
-    fn only_known_file_systems_carry_locks_to_other_machines() {
-        let with = |magic: u32, options: &str| judge(magic, || options.to_owned());
-        assert_eq!(with(0xef53, ""), Reach::Hosts);
-        assert_eq!(with(0x6969, "rw,vers=4.2,hard,local_lock=none,addr=1.2.3.4"), Reach::Hosts);
-        assert_eq!(with(0x6969, "rw,vers=3,local_lock=flock,addr=1.2.3.4"), Reach::Kernel);
-        assert_eq!(with(0x6969, "rw,vers=3,nolock,local_lock=all"), Reach::Kernel);
-        assert_eq!(with(0x6969, ""), Reach::Kernel);
-        assert_eq!(with(0x0bd0_0bd0, "rw,flock,lazystatfs"), Reach::Hosts);
-        assert_eq!(with(0x0bd0_0bd0, "rw,localflock"), Reach::Kernel);
-        assert_eq!(with(0x6573_5546, "rw"), Reach::Kernel);
-        assert_eq!(with(0x00c3_6400, "rw"), Reach::Hosts);
-        assert!(is_shared(Path::new("/proc")) && !is_shared(Path::new("/dev/shm")));
-        let file = File::open("/proc/self/stat").unwrap();
-        assert!(mount_options(file.as_raw_fd()).is_some());
     }
 }

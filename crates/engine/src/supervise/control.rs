@@ -136,6 +136,11 @@ fn await_supervisor(running: &Running) {
 /// [`Error::NotRunning`].
 pub fn kill(dir: &Path, signal: Signal) -> Result<(), Error> {
     let running = running(dir)?.ok_or(Error::NotRunning)?;
+    if signal == Signal::KILL {
+        // As a stop, it means all of the container, programs of `exec` too: its supervisor ends
+        // these where it finds the mark.
+        state::set_stop_requested(dir, true);
+    }
     if let Ok(socket) = socket::dial(dir) {
         let mut link = Link::new(socket);
         // The welcome is the answer: messages are obeyed in the order they come. They go together,
@@ -145,7 +150,7 @@ pub fn kill(dir: &Path, signal: Signal) -> Result<(), Error> {
         link.send_all(&[request, Message::Hello { version: VERSION, wants: 0 }])?;
         link.answer()?;
     } else if let Some(init) = &running.init {
-        if signal == Signal::KILL || signal == Signal::TERM {
+        if signal == Signal::TERM {
             state::set_stop_requested(dir, true);
         }
         kill_main(dir, init, signal)?;

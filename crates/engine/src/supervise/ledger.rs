@@ -80,7 +80,7 @@ impl<'a> Ledger<'a> {
         };
         ledger.kind = if busy || supervised { Kind::Further } else { Kind::State };
         let relayed = launch.options.needs_relay() || launch.options.attachable;
-        ledger.plain = !relayed && ledger.is_state() && !lock::is_shared(&launch.dir);
+        ledger.plain = !relayed && ledger.is_state() && !sys::carried::is_shared(&launch.dir);
         Ok(ledger)
     }
 

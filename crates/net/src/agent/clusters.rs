@@ -341,6 +341,10 @@ impl Seen {
                 }
             }
         }
+        drop((snapshot, peers));
+        // One that began while other hosts' names came has read the names before, and had no file
+        // when those that were there were told.
+        clusters.served.containers.tell(&self.network);
     }
 
     /// Writes down what is known, if it has changed, and has the members here know the names.

@@ -58,7 +58,7 @@ pub fn default() -> Result<Ipv4Addr> {
 }
 
 /// All addresses of this host but those of loopback.
-fn own() -> Vec<Ipv4Addr> {
+pub fn own() -> Vec<Ipv4Addr> {
     of_kernel(&std::fs::read_to_string("/proc/self/net/fib_trie").unwrap_or_default())
 }
 

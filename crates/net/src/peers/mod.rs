@@ -8,6 +8,7 @@
 //! | [`local`] | addresses of this host |
 //! | [`message`] | what is said, as bytes |
 //! | `tls` | who is let in |
+//! | [`secure`] | streams of the caller's bytes |
 //! | `link` | one connection: greeting, messages, silence |
 //! | `mesh` | all of them: listening, dialling, one link for each pair |
 //!
@@ -21,6 +22,7 @@ pub mod list;
 pub mod local;
 mod mesh;
 pub mod message;
+pub mod secure;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -104,8 +104,19 @@ pub(super) fn forget(root: &Root, directory: &str, host: &str) -> Result<()> {
     Ok(())
 }
 
+/// Removes the links in a directory that dead processes of this machine have left: only their own
+/// machine can tell, and others wait for them.
+pub(super) fn clear_own(root: &Arc<Root>, directory: &str) -> Result<()> {
+    let me = Owner::me();
+    for name in links(root, &format!("{directory}/"))? {
+        clear(root, &name, &me)?;
+    }
+    Ok(())
+}
+
 /// Takes the lock if no other process has it.
 pub(super) fn try_take(root: &Arc<Root>, rel: &str, mode: Mode) -> Result<Option<Held>> {
+    root.refresh(rel.rsplit_once('/').map(|(directory, _)| directory));
     let me = Owner::me();
     let exclusive = format!("{rel}.x");
     match mode {
@@ -113,14 +124,16 @@ pub(super) fn try_take(root: &Arc<Root>, rel: &str, mode: Mode) -> Result<Option
             let name = format!("{rel}.s.{}", random_hex(8)?);
             make(root, &me.text()?, &name)?;
             let held = Held { root: Arc::clone(root), rel: name };
-            Ok(clear(root, &exclusive, &me)?.then_some(held))
+            // A list comes from the file server; that a name is not there may be remembered.
+            let is_there = !root.on_network() || links(root, &exclusive)?.contains(&exclusive);
+            Ok((!is_there || clear(root, &exclusive, &me)?).then_some(held))
         }
         Mode::Exclusive => {
             if !clear(root, &exclusive, &me)? || !make(root, &me.text()?, &exclusive)? {
                 return Ok(None);
             }
             let held = Held { root: Arc::clone(root), rel: exclusive };
-            for name in shared_links(root, rel)? {
+            for name in links(root, &format!("{rel}.s."))? {
                 if !clear(root, &name, &me)? {
                     return Ok(None);
                 }
@@ -137,12 +150,12 @@ fn make(root: &Root, text: &str, name: &str) -> Result<bool> {
     Ok(root.symlink(text, name)? || root.read_link(name)?.as_deref() == Some(text))
 }
 
-fn shared_links(root: &Root, rel: &str) -> Result<Vec<String>> {
-    let (parent, base) = rel.rsplit_once('/').unwrap_or((".", rel));
-    let prefix = format!("{base}.s.");
+/// The links whose names begin so.
+fn links(root: &Root, begin: &str) -> Result<Vec<String>> {
+    let (parent, prefix) = begin.rsplit_once('/').unwrap_or((".", begin));
     let links = root.list(parent)?.into_iter();
     Ok(links
-        .filter(|(name, kind)| *kind == FileType::Symlink && name.starts_with(&prefix))
+        .filter(|(name, kind)| *kind == FileType::Symlink && name.starts_with(prefix))
         .map(|(name, _)| format!("{parent}/{name}"))
         .collect())
 }
@@ -175,7 +188,7 @@ fn clear(root: &Arc<Root>, name: &str, me: &Owner) -> Result<bool> {
 pub(super) fn holder(root: &Root, rel: &str) -> String {
     let exclusive = root.read_link(&format!("{rel}.x")).ok().flatten();
     let text = exclusive.or_else(|| {
-        let shared = shared_links(root, rel).ok()?;
+        let shared = links(root, &format!("{rel}.s.")).ok()?;
         shared.first().and_then(|name| root.read_link(name).ok().flatten())
     });
     match text.as_deref().and_then(Owner::parse) {
@@ -249,6 +262,25 @@ mod tests {
             root.list("locks").unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(left, ["b.x"]);
         assert_eq!(Owner::parse(&owner.text().unwrap()), Some(owner));
+    }
+
+    #[test]
+    fn a_machine_removes_what_its_own_dead_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Arc::new(Root::open(directory.path()).unwrap().unwrap());
+        let me = Owner::me();
+        let dead = Owner { pid: 4_194_305, ..me.clone() };
+        let mut foreign = dead.clone();
+        foreign.machine.boot_id = "other".into();
+        foreign.machine.name = "elsewhere".into();
+        for (owner, name) in [(&me, "a.x"), (&dead, "b.s.1"), (&dead, "c.x"), (&foreign, "d.x")] {
+            root.symlink(&owner.text().unwrap(), &format!("locks/{name}")).unwrap();
+        }
+        clear_own(&root, "locks").unwrap();
+        let mut left: Vec<String> =
+            root.list("locks").unwrap().into_iter().map(|(name, _)| name).collect();
+        left.sort();
+        assert_eq!(left, ["a.x", "d.x"]);
     }
 
     #[test]

@@ -32,6 +32,16 @@ pub(crate) fn reference(name: &str) -> Reference {
     Reference::parse(name).unwrap()
 }
 
+/// Returns true on a network file system, where all that the store makes is synced at once: says
+/// that a test of what is not synced is skipped there.
+pub(crate) fn syncs_at_once(fixture: &Fixture, test: &str) -> bool {
+    let network = fixture.store.abilities().network;
+    if network {
+        println!("SKIP {test}: a network file system");
+    }
+    network
+}
+
 /// Adds a blob as a pull does.
 pub(crate) fn ingest(store: &Store, media_type: &str, bytes: &[u8]) -> Descriptor {
     let descriptor = Descriptor::of(media_type, bytes);

@@ -6,13 +6,13 @@
 //! A server and a caller ([`work`]) have a processor each. Every place ([`place`]) in turn does
 //! each work once in a round, and medians are compared.
 
-mod cluster;
+pub(super) mod cluster;
 mod hosts;
-mod hpl;
+pub(super) mod hpl;
 mod names;
 mod packets;
 mod peers;
-mod place;
+pub(super) mod place;
 pub(super) mod work;
 
 use std::fs;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use testkit::layer::Layer;
 
-use super::{Bench, Line, report};
+use super::{Bench, Line};
 use crate::shell::{Outcome, built, cargo, check};
 use crate::tools;
 
@@ -50,25 +50,8 @@ pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     load(bench, &program)?;
     let program = program.display().to_string();
     let _opened = OpenTun::new();
-    let (mut lines, mut failures) = (Vec::new(), Vec::new());
-    for (name, part) in PARTS {
-        if !bench.parts.is_empty() && !bench.parts.iter().any(|wanted| wanted == name) {
-            continue;
-        }
-        match part(bench, &program) {
-            Ok(more) => lines.extend(more),
-            Err(error) => {
-                println!("bench net {name} failed: {error}");
-                failures.push(format!("{name}: {error}"));
-            }
-        }
-    }
-    if failures.is_empty() {
-        return Ok(lines);
-    }
-    // What went well is shown, but a table with holes is not kept.
-    println!("{}", report::table(&lines).text());
-    Err(failures.join("; "))
+    let chosen = PARTS.iter().filter(|(name, _)| bench.wants(name));
+    super::each(chosen.map(|(name, part)| (*name, part(bench, &program))))
 }
 
 /// This program, compiled for speed, where users can read it.

@@ -13,7 +13,8 @@ use testkit::debian::cache;
 use super::{Bench, Line, median, milliseconds};
 use crate::shell::{Outcome, has};
 
-pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
+/// Puts the image into the registry; returns its layers, and how many bytes these have.
+pub(super) fn push(bench: &Bench) -> Outcome<(Vec<LayerFile>, u64)> {
     let small = std::env::var_os("CORACLE_BENCH_SMALL").is_some();
     let shape = if small { Shape::SMALL } else { Shape::BENCHMARK };
     let dir = cache().join(format!("big-{}", shape.files));
@@ -22,14 +23,18 @@ pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
         big::write_layout(shape, &dir, "bench/big:1").map_err(|error| error.to_string())?;
     let packed: u64 = layers.iter().map(|layer| layer.size).sum();
     println!("{} layers, {} MB compressed", layers.len(), packed / 1_000_000);
-    let public = share(bench, &layers)?;
     let (manifest, parts) = big::blobs(&dir).map_err(|error| error.to_string())?;
     let target = bench.registry.target();
     for part in &parts {
         target.blob("bench/big", part).map_err(|error| error.to_string())?;
     }
     target.manifest("bench/big", "1", &manifest).map_err(|error| error.to_string())?;
-    drop(parts);
+    Ok((layers, packed))
+}
+
+pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
+    let (layers, _) = push(bench)?;
+    let public = share(bench, &layers)?;
     let image = format!("{}/bench/big:1", bench.registry.host());
     let mut peers: Vec<(&str, f64, Runner)> =
         vec![("", 0.0, coracle), ("`gzip -dc \\| tar x`, all layers at once", 1.0, gunzip_tar)];

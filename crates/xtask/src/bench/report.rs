@@ -56,7 +56,12 @@ pub(crate) fn write(bench: &Bench, sections: &[Section]) -> Outcome {
          `cargo xtask bench net PART...` measures parts of that section and only shows them: `names` and\n\
          `packets` are networks of one host, `hosts` are those of two simulated hosts beside other programs\n\
          that join hosts, `hpl` is Linpack and messages by Open MPI on four. `CORACLE_BENCH_ROUNDS` says how\n\
-         often each place has its turn, 3 times if it is not set.\n",
+         often each place has its turn, 3 times if it is not set.\n\n\
+         `cargo xtask bench cluster PART...` does the same with clusters: `up` is the start of eight nodes\n\
+         and a command in one, `mpi` is Linpack and messages by Open MPI in three, `agents` is a driver of\n\
+         64 hosts at rest, `page` is the first page of six services, and `model` fits laws to the starts of\n\
+         few nodes and tells what they say about a thousand. Its hosts are simulated by namespaces, with a\n\
+         real `sshd` on each, and share the processors of this machine.\n",
     );
     text.push_str(part(&old, MISSED));
     for name in super::names() {

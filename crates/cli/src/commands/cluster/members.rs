@@ -10,7 +10,7 @@ use cluster::spec::{self, Launch, Run, Spec};
 use containers::request::environment::Change;
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
-use super::{ENDING, Interrupted, cannot_wait, setting};
+use super::{ENDING, Interrupted, cannot_wait, ended_with, setting};
 use crate::args::cluster::{
     ClusterAttachArgs, ClusterCpArgs, ClusterExecArgs, ClusterLogsArgs, ClusterRunArgs,
 };
@@ -32,9 +32,14 @@ pub(crate) fn run(context: &Context, args: &ClusterRunArgs) -> Result<Exit, Repo
         return Err(Report::usage(fact).hint(hint));
     }
     spec.run = Some(wanted(context, args, &spec)?);
+    if !args.command.is_empty() {
+        // It is that of the file's own [run].
+        spec.output = Vec::new();
+    }
     let directory = context.session()?.absolute(spec.directory())?;
     let attach = Attach { input: true, terminal: context.on_terminal() && !args.no_tty };
-    Ok(Exit(driver::run_again(&spec, &setting(context)?, &directory, attach)?))
+    let (setting, session) = (setting(context)?, context.session()?);
+    ended_with(&driver::run_again(&spec, (&setting, session), &directory, attach)?)
 }
 
 /// `[run]` of the file, with what the options say.
@@ -101,7 +106,7 @@ pub(crate) fn exec(context: &Context, args: &ClusterExecArgs) -> Result<Exit, Re
         user: args.user.clone(),
         directory: args.workdir.clone(),
     };
-    Ok(Exit(driver::exec(&cluster, node, &reach(context, &cluster)?, &how, command)?))
+    Ok(Exit(driver::exec(&cluster, node, &setting(context)?, &how, command)?))
 }
 
 /// `cluster logs`.

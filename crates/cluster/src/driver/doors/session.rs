@@ -30,7 +30,8 @@ pub(super) struct Of {
     pub(super) connection: u32,
     /// As it was asked for.
     pub(super) node: String,
-    pub(super) container: String,
+    /// `None` for one of the host itself.
+    pub(super) container: Option<String>,
     pub(super) host: Weak<dyn Host>,
 }
 
@@ -171,7 +172,7 @@ impl Session {
             }
             match event {
                 Event::Output(Stream::Errors, bytes)
-                    if is_first && is_own_failure(&bytes, &of.container) =>
+                    if is_first && is_own_failure(&bytes, of.container.as_deref()) =>
                 {
                     own = Some(bytes);
                 }
@@ -213,7 +214,8 @@ impl Session {
 }
 
 /// Whether these are the first words of `exec` about a container, and not of the command in it.
-fn is_own_failure(said: &[u8], container: &str) -> bool {
+fn is_own_failure(said: &[u8], container: Option<&str>) -> bool {
+    let Some(container) = container else { return false };
     let first = said.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let names = |line: &str| line.starts_with("error: ") && line.contains(container);
     str::from_utf8(first).is_ok_and(names)
@@ -234,8 +236,10 @@ impl Of {
 
     /// Whether the container runs, as far as is known.
     fn runs(&self) -> bool {
-        let Some(host) = self.host.upgrade() else { return true };
-        let words = ["container", "inspect", "--format", "{{.State.Running}}", &self.container];
+        let (Some(host), Some(container)) = (self.host.upgrade(), &self.container) else {
+            return true;
+        };
+        let words = ["container", "inspect", "--format", "{{.State.Running}}", container];
         let Ok(done) = host.run(&words.map(str::to_owned)) else { return true };
         done.is_good() && done.text() == "true"
     }

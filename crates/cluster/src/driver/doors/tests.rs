@@ -62,6 +62,18 @@ impl Host for Shell {
         Err(Error::new("not here"))
     }
 
+    fn launch(&self, _: &[String], _: bool) -> Result<Box<dyn Task>> {
+        Err(Error::new("not here"))
+    }
+
+    fn program(&self) -> Result<Vec<String>> {
+        Err(Error::new("not here"))
+    }
+
+    fn node_name(&self) -> String {
+        "shell".to_owned()
+    }
+
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
         if words[0] == "cluster" {
             let door = lock(&self.door).take().ok_or_else(|| Error::new("one door only"))?;
@@ -100,6 +112,7 @@ impl Client {
             doors: "/store/door".to_owned(),
         };
         let plan = Plan {
+            found: None,
             cluster: "c".to_owned(),
             backend: String::new(),
             phases: Vec::new(),

@@ -13,38 +13,38 @@ use crate::bench::Bench;
 use crate::shell::Outcome;
 
 /// A network of all hosts, and the port of its agents.
-pub(super) struct Network {
-    pub(super) name: &'static str,
+pub(in crate::bench) struct Network {
+    pub(in crate::bench) name: &'static str,
     subnet: &'static str,
     port: &'static str,
 }
 
 /// Members are of one kind in a network: by names or by packets.
-pub(super) const BY_NAME: Network =
+pub(in crate::bench) const BY_NAME: Network =
     Network { name: "byname", subnet: "100.92.0.0/20", port: "7370" };
-pub(super) const BY_PACKET: Network =
+pub(in crate::bench) const BY_PACKET: Network =
     Network { name: "bypacket", subnet: "100.93.0.0/20", port: "7371" };
 
 /// How long a network may take until its hosts are linked.
 const SOON: Duration = Duration::from_secs(30);
 
 /// Hosts, their networks and containers, all of which are removed with the value.
-pub(super) struct Cluster<'b> {
-    pub(super) bench: &'b Bench,
-    pub(super) hosts: Hosts,
+pub(in crate::bench) struct Cluster<'b> {
+    pub(in crate::bench) bench: &'b Bench,
+    pub(in crate::bench) hosts: Hosts,
     networks: Vec<&'static str>,
     containers: Vec<(usize, String)>,
 }
 
 impl<'b> Cluster<'b> {
     /// Starts hosts.
-    pub(super) fn start(bench: &'b Bench, count: usize) -> Outcome<Self> {
+    pub(in crate::bench) fn start(bench: &'b Bench, count: usize) -> Outcome<Self> {
         let hosts = Hosts::start(count, bench.scratch.path()).map_err(|skip| skip.0)?;
         Ok(Self { bench, hosts, networks: Vec::new(), containers: Vec::new() })
     }
 
     /// The words of a command on a host.
-    pub(super) fn on(&self, host: usize, command: &[String]) -> Vec<String> {
+    pub(in crate::bench) fn on(&self, host: usize, command: &[String]) -> Vec<String> {
         let mut inner = Command::new(&command[0]);
         inner.args(&command[1..]);
         let there = self.hosts.command(host, &inner);
@@ -53,12 +53,12 @@ impl<'b> Cluster<'b> {
     }
 
     /// Runs `coracle` on a host as the measured user.
-    pub(super) fn coracle(&self, host: usize, command: &[&str]) -> Outcome<String> {
+    pub(in crate::bench) fn coracle(&self, host: usize, command: &[&str]) -> Outcome<String> {
         run(&self.on(host, &words(&[&coracle(self.bench), &own(command)])))
     }
 
     /// Makes a network of all hosts.
-    pub(super) fn network(&mut self, network: &Network) -> Outcome {
+    pub(in crate::bench) fn network(&mut self, network: &Network) -> Outcome {
         let Network { name, subnet, port } = *network;
         self.networks.push(name);
         let mut list = String::new();
@@ -89,7 +89,7 @@ impl<'b> Cluster<'b> {
 
     /// Starts a container that goes on, and gives its address. `before` are words such as those
     /// that choose a processor.
-    pub(super) fn serve(
+    pub(in crate::bench) fn serve(
         &mut self,
         host: usize,
         before: &[String],
@@ -105,12 +105,12 @@ impl<'b> Cluster<'b> {
     }
 
     /// The agents of all hosts.
-    pub(super) fn agents(&self) -> Vec<u32> {
+    pub(in crate::bench) fn agents(&self) -> Vec<u32> {
         self.others(|name| name == "coracle-names")
     }
 
     /// Processes in the hosts' networks, chosen by their names. Some have process ids of their own.
-    pub(super) fn others(&self, is_one: impl Fn(&str) -> bool) -> Vec<u32> {
+    pub(in crate::bench) fn others(&self, is_one: impl Fn(&str) -> bool) -> Vec<u32> {
         let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
         let of = |host| run(&self.on(host, &own(&["readlink", "/proc/self/ns/net"])));
         let hosts = (0..self.hosts.count()).filter_map(|host| of(host).ok());
@@ -121,7 +121,7 @@ impl<'b> Cluster<'b> {
     }
 
     /// Waits until a command on a host succeeds.
-    pub(super) fn wait(&self, host: usize, command: &[String]) -> Outcome {
+    pub(in crate::bench) fn wait(&self, host: usize, command: &[String]) -> Outcome {
         let all = self.on(host, command);
         let mut last = String::new();
         let done = until(SOON, || run(&all).map_err(|error| last = error).ok());

@@ -69,7 +69,7 @@ pub(super) fn measure(bench: &Bench, _: &str) -> Outcome<Vec<Line>> {
         println!("SKIP bench net hpl: hosts are made by root only");
         return Ok(Vec::new());
     }
-    let tree = tree(bench)?;
+    let tree = tree(bench, ORDER)?;
     import(bench, &tree, IMAGE)?;
     let mut cluster = Cluster::start(bench, HOSTS)?;
     let (first, _servers) = natives(&cluster, &tree)?;
@@ -86,8 +86,9 @@ pub(super) fn measure(bench: &Bench, _: &str) -> Outcome<Vec<Line>> {
     Ok(places[1..].iter().flat_map(|place| place.beside(&places[0])).collect())
 }
 
-/// The tree, owned by the measured user, with both programs.
-fn tree(bench: &Bench) -> Outcome<PathBuf> {
+/// The tree, owned by the measured user, with both programs, and HPL's input for a matrix of this
+/// order.
+pub(in crate::bench) fn tree(bench: &Bench, order: u64) -> Outcome<PathBuf> {
     let archive = debian::source("hpcc").map_err(|skip| skip.0)?;
     let tree = unpacked(bench, "hpl", PACKAGES)?;
     let source = tree.join("hpcc");
@@ -101,7 +102,7 @@ fn tree(bench: &Bench) -> Outcome<PathBuf> {
     )?;
     let ring = root().join("crates/cli/tests/programs/guests/ring.c");
     let ring = fs::read_to_string(ring).map_err(|error| error.to_string())?;
-    let input = include_str!("hpl/hpccinf.txt").replace("\nN ", &format!("\n{ORDER} "));
+    let input = include_str!("hpl/hpccinf.txt").replace("\nN ", &format!("\n{order} "));
     for (name, text) in
         [("main.c", include_str!("hpl/main.c")), ("ring.c", &ring), ("hpccinf.txt", &input)]
     {
@@ -114,11 +115,32 @@ fn tree(bench: &Bench) -> Outcome<PathBuf> {
     Ok(tree)
 }
 
+/// A server of SSH for root in the tree on a host.
+pub(in crate::bench) fn serve(cluster: &Cluster<'_>, host: usize, tree: &str) -> Outcome<Running> {
+    let serve = own(&["sh", "-c", include_str!("hpl/native.sh"), "sh", tree, ssh::SERVER]);
+    Running::start(&cluster.on(host, &serve))
+}
+
+/// The seconds that HPL has told, whose result must be right.
+pub(in crate::bench) fn seconds(text: &str) -> Outcome<f64> {
+    let line = text.lines().find(|line| line.starts_with("WR")).unwrap_or_default();
+    let time = line.split_whitespace().nth(5).and_then(|word| word.parse::<f64>().ok());
+    let time = time.ok_or_else(|| format!("no result of HPL: {text}"))?;
+    if text.contains("PASSED") { Ok(time) } else { Err(format!("HPL's result is wrong: {text}")) }
+}
+
+/// What the ring has told: sizes in bytes, and microseconds one way.
+pub(in crate::bench) fn messages(text: &str) -> impl Iterator<Item = (u32, f64)> {
+    text.lines().filter_map(|line| {
+        let (size, time) = line.split_once(' ')?;
+        Some((size.parse().ok()?, time.parse().ok()?))
+    })
+}
+
 /// The hosts as they are.
 fn natives(cluster: &Cluster<'_>, tree: &Path) -> Outcome<(Place, Vec<Running>)> {
     let tree = tree.display().to_string();
-    let serve = own(&["sh", "-c", include_str!("hpl/native.sh"), "sh", &tree, ssh::SERVER]);
-    let servers = (0..HOSTS).map(|host| Running::start(&cluster.on(host, &serve)));
+    let servers = (0..HOSTS).map(|host| serve(cluster, host, &tree));
     let servers = servers.collect::<Outcome<Vec<_>>>()?;
     let shell = own(&["chroot", &tree, "/bin/sh", "-euc"]);
     let names = (0..HOSTS).map(|host| cluster.hosts.address(host).to_string()).collect();
@@ -166,19 +188,9 @@ impl Place {
 
     fn round(&mut self, cluster: &Cluster<'_>) -> Outcome {
         let text = self.ranks(cluster, 4 * ORDER * ORDER, &["-n", "4", "/hpl"])?;
-        let line = text.lines().find(|line| line.starts_with("WR")).unwrap_or_default();
-        let time = line.split_whitespace().nth(5).and_then(|word| word.parse::<f64>().ok());
-        let time = time.ok_or_else(|| format!("no result of HPL: {text}"))?;
-        if !text.contains("PASSED") {
-            return Err(format!("HPL's result is wrong: {text}"));
-        }
-        self.hpl = self.hpl.min(time);
+        self.hpl = self.hpl.min(seconds(&text)?);
         let text = self.ranks(cluster, 100 << 20, &["-n", "2", "/ring", THROWS])?;
-        let pairs = text.lines().filter_map(|line| {
-            let (size, time) = line.split_once(' ')?;
-            Some((size.parse::<u32>().ok()?, time.parse::<f64>().ok()?))
-        });
-        for (size, time) in pairs {
+        for (size, time) in messages(&text) {
             self.messages.entry(size).and_modify(|kept| *kept = kept.min(time)).or_insert(time);
         }
         Ok(())

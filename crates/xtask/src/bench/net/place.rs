@@ -37,10 +37,10 @@ pub(super) struct Place {
 }
 
 /// A process that ends with the value.
-pub(super) struct Running(Child);
+pub(in crate::bench) struct Running(Child);
 
 impl Running {
-    pub(super) fn start(words: &[String]) -> Outcome<Self> {
+    pub(in crate::bench) fn start(words: &[String]) -> Outcome<Self> {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
         command.spawn().map(Self).map_err(|error| format!("{}: {error}", words[0]))
@@ -218,7 +218,7 @@ pub(super) fn lost(place: &Place, first: &Place, aim: f64) -> Outcome<Line> {
 }
 
 /// Seconds of processors that all threads of a process have taken.
-pub(super) fn time_of(process: u32) -> f64 {
+pub(in crate::bench) fn time_of(process: u32) -> f64 {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let time = threads.filter_map(|thread| {
         // In nanoseconds, unlike `stat`.
@@ -249,14 +249,14 @@ pub(super) fn coracle(bench: &Bench) -> Vec<String> {
     words
 }
 
-pub(super) fn words(all: &[&[String]]) -> Vec<String> {
+pub(in crate::bench) fn words(all: &[&[String]]) -> Vec<String> {
     all.concat()
 }
 
-pub(super) fn own(texts: &[&str]) -> Vec<String> {
+pub(in crate::bench) fn own(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
 }
 
-pub(super) fn run(all: &[String]) -> Outcome<String> {
+pub(in crate::bench) fn run(all: &[String]) -> Outcome<String> {
     crate::shell::read(Command::new(&all[0]).args(&all[1..]))
 }

@@ -12,37 +12,59 @@ use crate::shell::{Outcome, read};
 
 /// A distribution's release.
 #[derive(Debug)]
-pub(super) struct Release {
+pub(crate) struct Release {
     /// Its name, also in the archive.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     archive: &'static str,
     /// The package that depends on the newest kernel.
     package: &'static str,
+    /// What is kept under another name, and its modules besides the usual ones.
+    more: Option<(&'static str, &'static [&'static str])>,
 }
 
 impl Release {
     /// A Debian release, with the kernel for virtual machines.
-    pub(super) const fn debian(name: &'static str) -> Self {
+    pub(crate) const fn debian(name: &'static str) -> Self {
         let archive = "deb http://deb.debian.org/debian";
-        Self { name, archive, package: "linux-image-cloud-amd64" }
+        Self { name, archive, package: "linux-image-cloud-amd64", more: None }
     }
 
     /// An Ubuntu release. Debian has no keys for Ubuntu's archive, so the packages are not
     /// verified; the kernel runs in a machine without a network.
-    pub(super) const fn ubuntu(name: &'static str) -> Self {
+    pub(crate) const fn ubuntu(name: &'static str) -> Self {
         let archive = "deb [trusted=yes] http://archive.ubuntu.com/ubuntu";
-        Self { name, archive, package: "linux-image-virtual" }
+        Self { name, archive, package: "linux-image-virtual", more: None }
+    }
+}
+
+impl Release {
+    /// The same with more modules, kept under another name.
+    pub(crate) const fn with(
+        mut self,
+        name: &'static str,
+        modules: &'static [&'static str],
+    ) -> Self {
+        self.more = Some((name, modules));
+        self
+    }
+
+    /// The name of its directory.
+    fn home(&self) -> String {
+        match self.more {
+            None => self.name.to_owned(),
+            Some((more, _)) => format!("{}-{more}", self.name),
+        }
     }
 }
 
 /// A kernel, ready to boot.
 #[derive(Debug)]
-pub(super) struct Kernel {
+pub(crate) struct Kernel {
     /// As `uname -r` prints it.
-    pub(super) version: String,
-    pub(super) image: PathBuf,
+    pub(crate) version: String,
+    pub(crate) image: PathBuf,
     /// Modules in the order in which they are loaded.
-    pub(super) modules: Vec<PathBuf>,
+    pub(crate) modules: Vec<PathBuf>,
 }
 
 /// Modules for the disk, its file system and the engines. A module that is built in is passed over.
@@ -58,11 +80,11 @@ const MODULES: &[&str] = &[
 ];
 
 /// Fetches a release's newest kernel, once.
-pub(super) fn kernel(release: &Release) -> Outcome<Kernel> {
-    let home = super::cache().join(release.name);
+pub(crate) fn kernel(release: &Release) -> Outcome<Kernel> {
+    let home = super::cache().join(release.home());
     let ready = home.join("ready");
     if !ready.exists() {
-        let part = super::cache().join(format!("{}.part", release.name));
+        let part = super::cache().join(format!("{}.part", release.home()));
         let _ = fs::remove_dir_all(&part);
         fetch(release, &part)?;
         let _ = fs::remove_dir_all(&home);
@@ -92,7 +114,7 @@ fn fetch(release: &Release, into: &Path) -> Outcome {
     if !tree.join("lib").exists() {
         std::os::unix::fs::symlink("usr/lib", tree.join("lib")).map_err(text)?;
     }
-    let modules = modules(&tree, &version, into)?;
+    let modules = modules(release, &tree, &version, into)?;
     let mut ready = format!("{version}\n");
     for module in modules {
         ready.push_str(&module);
@@ -159,10 +181,10 @@ impl Apt {
 }
 
 /// Copies the modules that are wanted and what they need, unpacked.
-fn modules(tree: &Path, version: &str, into: &Path) -> Outcome<Vec<String>> {
+fn modules(release: &Release, tree: &Path, version: &str, into: &Path) -> Outcome<Vec<String>> {
     read(Command::new("depmod").arg("--basedir").arg(tree).arg(version))?;
     let mut found: Vec<String> = Vec::new();
-    for module in MODULES {
+    for module in MODULES.iter().chain(release.more.map_or(&[][..], |(_, modules)| modules)) {
         let mut command = Command::new("modprobe");
         command.arg("--dirname").arg(tree).args(["--set-version", version, "--show-depends"]);
         // Not every kernel has each of them, by this name.

@@ -4,7 +4,11 @@
 //!
 //! This test is a program of its own, which starts itself as the processes that it kills.
 //! `CORACLE_CRASH_ROUNDS` sets the number of rounds (default 90, a few seconds),
-//! `CORACLE_CRASH_SEED` repeats a run as far as the scheduler allows.
+//! `CORACLE_CRASH_SEED` repeats a run as far as the scheduler allows. `CORACLE_CRASH_SHARED` is a
+//! directory that several hosts have; each runs this program there at the same time ([`shared`]).
+
+mod faulty;
+mod shared;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -39,14 +43,17 @@ fn main() -> Result<(), Failure> {
     let seed = number("CORACLE_CRASH_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     println!("crash: {rounds} rounds, CORACLE_CRASH_SEED={seed}");
     let start = Instant::now();
+    if let Some(place) = std::env::var_os(shared::PLACE) {
+        return shared::run(Path::new(&place), rounds, seed);
+    }
     let mut kills = 0;
     for (index, method) in METHODS.into_iter().enumerate() {
         let dir = tempfile::tempdir()?;
         let mut driver = Driver {
             path: dir.path().join("store"),
             log: dir.path().join("log"),
-            method,
-            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            method: Some(method),
+            random: Random::new(seed),
             kills: 0,
         };
         driver.open()?;
@@ -63,6 +70,9 @@ fn main() -> Result<(), Failure> {
         }
         kills += driver.kills;
     }
+    if std::env::var_os("CORACLE_CRASH_ROUNDS").is_none() {
+        shared::on_faulty(4, seed)?;
+    }
     println!("crash: {kills} processes killed in {:.1} s: ok", start.elapsed().as_secs_f64());
     Ok(())
 }
@@ -71,6 +81,10 @@ fn main() -> Result<(), Failure> {
 struct Random(u64);
 
 impl Random {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
     fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -94,29 +108,25 @@ impl Drop for Children {
 struct Driver {
     path: PathBuf,
     log: PathBuf,
-    method: LockMethod,
+    /// The kind of lock; `None` for the one that the store has chosen.
+    method: Option<LockMethod>,
     random: Random,
     kills: u64,
 }
 
-fn open(path: &Path, method: LockMethod, durability: Durability) -> Result<Store, Error> {
-    let wait = WaitPolicy {
-        limit: Duration::from_secs(20),
-        content_limit: Some(Duration::from_secs(20)),
-        on_wait: None,
+fn open(path: &Path, method: Option<LockMethod>, durability: Durability) -> Result<Store, Error> {
+    // Hosts that are emulated are slow.
+    let seconds = if method.is_some() { 20 } else { 300 };
+    let limit = Duration::from_secs(seconds);
+    let wait = WaitPolicy { limit, content_limit: Some(limit), on_wait: None };
+    let abilities = match method {
+        None => None,
+        Some(locks) => {
+            let plain = Store::open(path, Options { create: true, ..Options::default() })?;
+            Some(Abilities { locks, ..plain.abilities().clone() })
+        }
     };
-    let plain = Store::open(path, Options { create: true, ..Options::default() })?;
-    let abilities = Abilities { locks: method, ..plain.abilities().clone() };
-    Store::open(
-        path,
-        Options {
-            create: true,
-            durability,
-            wait,
-            abilities: Some(abilities),
-            ..Options::default()
-        },
-    )
+    Store::open(path, Options { create: true, durability, wait, abilities, ..Options::default() })
 }
 
 impl Driver {
@@ -134,8 +144,8 @@ impl Driver {
             .spawn()?)
     }
 
-    /// Starts one to three processes, kills them one after the other, then checks the store.
-    fn round(&mut self, round: u64) -> Result<(), Failure> {
+    /// Starts one to three processes and kills them one after the other.
+    fn kill_some(&mut self) -> Result<(), Failure> {
         let count = 1 + self.random.below(3);
         let mut children = Children(Vec::new());
         for _ in 0..count {
@@ -143,7 +153,8 @@ impl Driver {
         }
         for child in &mut children.0 {
             // The first milliseconds are the start of the program.
-            std::thread::sleep(Duration::from_micros(2_000 + self.random.below(40_000)));
+            let slower = if self.method.is_some() { 1 } else { shared::SLOWER };
+            std::thread::sleep(Duration::from_micros(2_000 + self.random.below(40_000)) * slower);
             if let Some(status) = child.try_wait()? {
                 return Err(format!("a process ended by itself: {status}").into());
             }
@@ -151,7 +162,12 @@ impl Driver {
             child.wait()?;
             self.kills += 1;
         }
-        drop(children);
+        Ok(())
+    }
+
+    /// Kills processes, then checks the store.
+    fn round(&mut self, round: u64) -> Result<(), Failure> {
+        self.kill_some()?;
         let store = self.open()?;
         self.check(&store)?;
         if round.is_multiple_of(5) {
@@ -222,7 +238,7 @@ impl Driver {
 
     /// Checks that logged work is done: containers that were made and not removed exist.
     fn check_log(&self, store: &Store) -> Result<(), Failure> {
-        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let text = shared::logs(&self.log);
         let (mut made, mut removed) = (BTreeSet::new(), BTreeSet::new());
         for line in text.lines() {
             // Another process may remove a container before its maker has logged it.
@@ -282,18 +298,24 @@ fn child(task: &str) -> Result<(), Failure> {
     let mut parts = task.split('\n');
     let mut part = || parts.next().unwrap_or_default();
     let (path, log) = (PathBuf::from(part()), PathBuf::from(part()));
-    let method: LockMethod = serde_json::from_str(part())?;
+    let method: Option<LockMethod> = serde_json::from_str(part())?;
     let mut random = Random(part().parse()?);
     let durability = match random.below(8) {
         0 => Durability::Full,
         1 => Durability::Deferred,
         _ => Durability::Relaxed,
     };
-    let mut log = append(&log)?;
+    let mut log = shared::retried(|| append(&log))?;
     loop {
         // A new value each time, as every command opens the store anew.
-        let store = open(&path, method, durability)?;
+        let store = match open(&path, method, durability) {
+            Err(error) if shared::is_fault(&error) => continue,
+            other => other?,
+        };
         if let Err(error) = work(&store, &mut random, &mut log) {
+            if shared::is_fault(&error) {
+                continue;
+            }
             // Other processes may remove what this one is using, by name.
             let expected = matches!(
                 error,
@@ -369,8 +391,8 @@ fn layer_content(layer: u64) -> Vec<u8> {
     (0..20_000 + layer * 10_000).map(|n| (n * (layer + 3) % 253) as u8).collect()
 }
 
-fn reference(image: u64) -> Result<Reference, Error> {
-    Reference::parse(&image_name(image)).map_err(|error| Error::BadDocument {
+fn reference_of(name: &str) -> Result<Reference, Error> {
+    Reference::parse(name).map_err(|error| Error::BadDocument {
         digest: String::new(),
         what: "name",
         why: error.to_string(),
@@ -390,7 +412,7 @@ fn pull(store: &Store, image: u64, random: &mut Random) -> Result<(), Error> {
             let files = 5 + layer as usize;
             for file in 0..files {
                 let path = staging.tree().join(file.to_string());
-                std::fs::write(&path, &content[..100]).map_err(|source| Error::Io {
+                shared::write(&path, &content[..100]).map_err(|source| Error::Io {
                     step: store::Step::Write,
                     path,
                     source,
@@ -409,7 +431,7 @@ fn pull(store: &Store, image: u64, random: &mut Random) -> Result<(), Error> {
         "schemaVersion": 2, "mediaType": media::OCI_MANIFEST, "config": config, "layers": layers,
     });
     let manifest = ingest(store, media::OCI_MANIFEST, manifest.to_string().as_bytes(), random)?;
-    store.images().tag(&reference(image)?, &manifest)
+    store.images().tag(&reference_of(&image_name(image))?, &manifest)
 }
 
 fn ingest(

@@ -1,0 +1,324 @@
+//! Images that are passed on from host to host. What is counted are the bytes on the links; the
+//! first host drives, and the registry is on a host of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use testkit::command::{Finished, Input, find_program, run_with, until};
+use testkit::image::{Built, Image, Pack};
+use testkit::layer::Layer;
+use testkit::push::Target;
+use testkit::skip::{Outcome, Skip, need_program};
+
+use crate::lab::{Case, HOME, LIMIT, Lab, REGISTRY};
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("images::passed_on", passed_on),
+    ("images::host_lost", host_lost),
+    ("images::slow_host", slow_host),
+    ("images::no_room", no_room),
+    ("images::closed_ports", closed_ports),
+];
+
+/// What is sent besides an image: questions of the driver, acknowledgements.
+const TALK: u64 = 3 << 20;
+/// Bytes of an image's large layer.
+const LAYER: usize = 24 << 20;
+
+/// A registry on the last host.
+pub(crate) struct Registry {
+    process: Child,
+    shared: PathBuf,
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Bytes that nothing packs, other ones for each seed.
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    std::iter::repeat_with(next).flatten().take(length).collect()
+}
+
+/// An image without a program, of two layers.
+fn image(seed: u64, length: usize) -> Built {
+    let layer = |name: &str, length| Layer::new().file(name, 0o644, noise(seed, length)).finish();
+    Image::new()
+        .packed(layer("large", length), Pack::Gzip)
+        .packed(layer("small", 9), Pack::Gzip)
+        .build()
+}
+
+impl Registry {
+    /// Starts one that listens here, on any host.
+    fn serve(shared: &Path, at: &str, on: impl Fn(&Command) -> Command) -> Result<Child, Skip> {
+        let program = need_program("docker-registry")?;
+        let (config, log) = (shared.join("registry.yml"), shared.join("registry.log"));
+        let text = format!(
+            "version: 0.1\nlog:\n  level: warn\nstorage:\n  filesystem:\n    \
+             rootdirectory: {}/registry\nhttp:\n  addr: {at}\n  secret: tests\n",
+            shared.display()
+        );
+        fs::write(&config, text).expect("a file");
+        let log = fs::File::create(log).expect("a file");
+        let mut command = Command::new(program);
+        command.arg("serve").arg(&config);
+        let mut process = on(&command)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("a registry");
+        let (host, port) = at.split_once(':').expect("an address");
+        let up = until(Duration::from_secs(20), || {
+            let mut command = Command::new(find_program("bash").expect("bash"));
+            command.args(["-c", &format!("exec 3<>/dev/tcp/{host}/{port}")]);
+            (run_with(&mut on(&command), Input::Null, LIMIT).code() == 0).then_some(())
+        });
+        if up.is_none() {
+            let _ = process.kill();
+            let _ = process.wait();
+            let why = fs::read_to_string(shared.join("registry.log")).unwrap_or_default();
+            return Err(Skip(format!("no registry: {why}")));
+        }
+        Ok(process)
+    }
+
+    pub(crate) fn start(lab: &Lab) -> Result<Self, Skip> {
+        let shared = lab.shared.clone();
+        let at = format!("{}:5000", lab.hosts.address(REGISTRY));
+        let process = Self::serve(&shared, &at, |command| lab.hosts.command(REGISTRY, command))?;
+        Ok(Self { process, shared })
+    }
+
+    /// Puts an image into the files of the registry.
+    fn push(&self, name: &str, image: &Built) {
+        let free = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let address = free.local_addr().expect("an address");
+        drop(free);
+        let serve = |command: &Command| {
+            let mut same = Command::new(command.get_program());
+            same.args(command.get_args());
+            same
+        };
+        let mut process =
+            Self::serve(&self.shared, &address.to_string(), serve).expect("a registry");
+        let pushed = Target { address, basic: None }.image(name, "1", image);
+        let _ = process.kill();
+        let _ = process.wait();
+        pushed.expect("an image in the registry");
+    }
+}
+
+/// The bytes of an image.
+fn size(image: &Built) -> u64 {
+    image.blobs().map(|blob| blob.bytes.len() as u64).sum()
+}
+
+/// A cluster without a network of its own, with a node on each host.
+fn file(lab: &Lab, cluster: &str, name: &str) -> String {
+    let text = format!(
+        "name = {cluster:?}\nimage = \"{}:5000/{name}:1\"\nnodes = 3\nnetwork = \"host\"\n{}\
+         [run]\ncommand = [\"/run/coracle/coracle\", \"--version\"]\n",
+        lab.hosts.address(REGISTRY),
+        lab.ssh(&["host1", "host2", "host3"])
+    );
+    lab.file(&format!("{cluster}.toml"), &text)
+}
+
+fn up(lab: &Lab, file: &str) -> Finished {
+    lab.run(0, &["--insecure", "cluster", "up", "-f", file])
+}
+
+/// This program is on all hosts after a cluster of a small image.
+fn warm(lab: &Lab) -> Result<(), Skip> {
+    let registry = lab.registry()?;
+    registry.push("lab/tiny", &image(1, 1000));
+    up(lab, &file(lab, "warm", "lab/tiny")).ok();
+    Ok(())
+}
+
+/// A shell of root on a host.
+fn root(lab: &Lab, host: usize, script: &str) -> Finished {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    run_with(&mut lab.hosts.command(host, &command), Input::Null, LIMIT)
+}
+
+/// Bytes of blobs of which there is a part on a host.
+fn part(lab: &Lab, host: usize) -> u64 {
+    let script = format!("cat {HOME}/.local/share/coracle/tmp/ingest/*.part | wc -c");
+    root(lab, host, &script).out().trim().parse().unwrap_or(0)
+}
+
+fn id(lab: &Lab, host: usize, name: &str) -> Option<String> {
+    let name = format!("{}:5000/{name}:1", lab.hosts.address(REGISTRY));
+    let done = lab.run(host, &["image", "inspect", "--format", "{{.Id}}", &name]);
+    (done.code() == 0).then(|| done.out())
+}
+
+/// Starts `up` in the background; `watch` ends when it has seen what it waits for.
+fn up_meanwhile(lab: &Lab, file: &str, watch: impl FnOnce()) -> Finished {
+    let mut command = lab.command(0, &lab.people[0].program, &["--insecure"]);
+    command.args(["cluster", "up", "-f", file]);
+    std::thread::scope(|scope| {
+        let up = scope.spawn(|| run_with(&mut command, Input::Null, LIMIT));
+        watch();
+        up.join().expect("the thread of the command")
+    })
+}
+
+/// The registry sends an image once, the driver's machine and each host send it on once at most,
+/// and while it arrives. What is there is not asked for again.
+fn passed_on(lab: &Lab) -> Outcome {
+    warm(lab)?;
+    let image = image(2, LAYER);
+    lab.registry()?.push("lab/big", &image);
+    let (file, size) = (file(lab, "spread", "lab/big"), size(&image));
+    let sent = || [0, 1, 2, REGISTRY].map(|host| lab.hosts.sent(host));
+    let before = sent();
+    lab.hosts.limit(0, "60mbit");
+    let mut while_arriving = false;
+    let done = up_meanwhile(lab, &file, || {
+        let seen = until(LIMIT, || {
+            let (first, last) = (part(lab, 0), part(lab, 2));
+            while_arriving |= first > 0 && last > 0;
+            (while_arriving || id(lab, 0, "lab/big").is_some()).then_some(())
+        });
+        assert!(seen.is_some(), "no image comes");
+    });
+    lab.hosts.limit(0, "10gbit");
+    done.ok();
+    assert!(while_arriving, "the last host has nothing before the first one has all");
+    let after = sent();
+    let [driver, second, last, registry] = [0, 1, 2, 3].map(|host| after[host] - before[host]);
+    assert!(registry <= size + size / 20, "the registry has sent {registry} of {size}");
+    assert!((size..size + size / 10 + TALK).contains(&driver), "the driver: {driver} of {size}");
+    assert!((size..size + size / 10 + TALK).contains(&second), "the second: {second} of {size}");
+    assert!(last < size / 4, "the last host has sent {last} of {size}");
+    let first = id(lab, 0, "lab/big");
+    assert!(first.is_some() && first == id(lab, 1, "lab/big") && first == id(lab, 2, "lab/big"));
+    up(lab, &file).ok();
+    let again = lab.hosts.sent(REGISTRY) - after[3];
+    assert!(again < 10_000, "the registry was asked again: {again}");
+    Ok(())
+}
+
+/// A host whose part is killed: the one after it goes on from the driver's machine, and the next
+/// `up` goes on where it was.
+fn host_lost(lab: &Lab) -> Outcome {
+    warm(lab)?;
+    let image = image(3, LAYER);
+    lab.registry()?.push("lab/lost", &image);
+    let (file, size) = (file(lab, "lost", "lab/lost"), size(&image));
+    lab.hosts.limit(0, "60mbit");
+    let done = up_meanwhile(lab, &file, || {
+        let some = until(LIMIT, || (part(lab, 2) > 4 << 20).then_some(()));
+        let killed = root(lab, 1, "pkill -KILL -f 'cluster [s]pread'");
+        assert!(some.is_some() && killed.code() == 0, "{killed:?}");
+    });
+    lab.hosts.limit(0, "10gbit");
+    assert_ne!(done.code(), 0, "{done:?}");
+    let said = done.err();
+    let error = said.split_once("error: ").map_or("", |(_, error)| error);
+    assert!(error.contains("image") && error.contains("host2"), "{done:?}");
+    assert!(!error.contains("host3"), "{done:?}");
+    assert!(id(lab, 0, "lab/lost").is_some() && id(lab, 0, "lab/lost") == id(lab, 2, "lab/lost"));
+    assert_eq!(id(lab, 1, "lab/lost"), None);
+    let kept = part(lab, 1);
+    assert!(kept > 0, "nothing is left to go on with");
+    let before = [0, REGISTRY].map(|host| lab.hosts.sent(host));
+    up(lab, &file).ok();
+    let [driver, registry] = [0, REGISTRY].map(|host| lab.hosts.sent(host));
+    assert!(driver - before[0] < size - kept + size / 10 + TALK, "what was there is sent again");
+    assert!(registry - before[1] < 10_000, "the registry was asked again");
+    assert_eq!(id(lab, 0, "lab/lost"), id(lab, 1, "lab/lost"));
+    Ok(())
+}
+
+/// A host with a slow link does not slow the one behind it.
+fn slow_host(lab: &Lab) -> Outcome {
+    warm(lab)?;
+    lab.registry()?.push("lab/slow", &image(6, LAYER));
+    let file = file(lab, "slow", "lab/slow");
+    lab.hosts.limit(1, "4mbit");
+    let mut others = None;
+    let done = up_meanwhile(lab, &file, || {
+        let last = until(LIMIT, || id(lab, 2, "lab/slow"));
+        others = last.zip(Some(id(lab, 1, "lab/slow")));
+        lab.hosts.limit(1, "10gbit");
+    });
+    done.ok();
+    let (last, slow) = others.expect("the last host gets no image");
+    assert_eq!(slow, None, "the slow host was not slow");
+    assert_eq!(id(lab, 1, "lab/slow"), Some(last));
+    Ok(())
+}
+
+/// A full disk is the error of its host alone, with the sizes, and after room is made `up` goes on.
+fn no_room(lab: &Lab) -> Outcome {
+    warm(lab)?;
+    let image = image(4, LAYER);
+    lab.registry()?.push("lab/full", &image);
+    let file = file(lab, "full", "lab/full");
+    let place = format!("{HOME}/.local/share/coracle");
+    let uid = lab.people[1].user.uid;
+    let mount = format!(
+        "mv {place} {place}-own && mkdir {place} && \
+         mount -t tmpfs -o size=12m,mode=700,uid={uid} small {place}"
+    );
+    root(lab, 1, &mount).ok();
+    let done = up(lab, &file);
+    let unmount = format!("umount -l {place}; rmdir {place} && mv {place}-own {place}");
+    root(lab, 1, &unmount).ok();
+    assert_ne!(done.code(), 0, "{done:?}");
+    let err = done.err();
+    assert!(err.contains("host2") && err.contains(" needs ") && err.contains(" free"), "{err}");
+    assert!(err.contains("make room there"), "{err}");
+    assert_eq!(id(lab, 1, "lab/full"), None);
+    assert!(id(lab, 2, "lab/full").is_some() && id(lab, 0, "lab/full") == id(lab, 2, "lab/full"));
+    up(lab, &file).ok();
+    assert_eq!(id(lab, 0, "lab/full"), id(lab, 1, "lab/full"));
+    Ok(())
+}
+
+/// Hosts that reach nothing but each other's server of SSH get the image through that, and this is
+/// said.
+fn closed_ports(lab: &Lab) -> Outcome {
+    warm(lab)?;
+    lab.registry()?.push("lab/closed", &image(5, 1 << 20));
+    let rules = |add: &str| {
+        let rule = |rest: &str| format!("ip rule {add} {rest} || exit 1\n");
+        [
+            rule("pref 10 ipproto tcp dport 2222 lookup main"),
+            rule("pref 11 ipproto tcp sport 2222 lookup main"),
+            rule("pref 12 to 10.99.0.0/24 ipproto tcp prohibit"),
+        ]
+        .concat()
+    };
+    for host in [1, 2] {
+        root(lab, host, &rules("add")).ok();
+    }
+    let done = up(lab, &file(lab, "closed", "lab/closed"));
+    for host in [1, 2] {
+        root(lab, host, &rules("del")).ok();
+    }
+    assert!(done.err().contains("goes through the launcher to host2, host3: "), "{done:?}");
+    done.ok();
+    let first = id(lab, 0, "lab/closed");
+    assert!(first.is_some() && first == id(lab, 1, "lab/closed"));
+    assert_eq!(first, id(lab, 2, "lab/closed"));
+    Ok(())
+}

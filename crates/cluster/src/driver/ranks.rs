@@ -1,0 +1,236 @@
+//! Starts the ranks of an application by the host's launcher, which is found by looking at the MPI
+//! of the program and at what the hosts have.
+//!
+//! `srun` starts ranks on the hosts of its allocation. An `mpiexec` runs on the first node's host;
+//! its daemons on other hosts are started by the driver, through a door ([`super::doors`]), so that
+//! no host needs a key for another one.
+
+mod mpiexec;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::hosts::{Done, Host, Hosts, at_once, failed};
+use super::images;
+use super::relay::{Ended, relay};
+use crate::channel::{Event, Stream};
+use crate::error::{Error, Result};
+use crate::plan::{Node, PROGRAM, Plan, Ranks};
+use crate::ranks::choice::{Choice, Offer, choose};
+use crate::ranks::image::Found;
+use crate::ranks::rank::Failure;
+use crate::shell;
+
+/// Asks each launcher of MPI in `PATH` for its release.
+const VERSIONS: &str = "\
+    for name in mpiexec mpirun mpiexec.openmpi mpiexec.mpich mpiexec.hydra; do\n\
+    path=$(command -v $name) || continue; echo \"== $path\"\n\
+    \"$path\" --version < /dev/null 2>&1 | head -n 15; done";
+/// An answer of a launcher is not longer, in bytes.
+const SAYS: usize = 64 << 10;
+
+/// One start of ranks.
+struct Launch<'a> {
+    plan: &'a Plan,
+    ranks: &'a Ranks,
+    hosts: &'a Hosts,
+    /// Its name among those of the cluster.
+    name: String,
+    input: bool,
+}
+
+/// Runs ranks to their end. `signal` waits for a signal for so long at most, which each rank gets.
+/// After `time` their launcher is ended. Returns also what there is to say of their end.
+///
+/// # Errors
+/// If no launcher fits the program's MPI, if it cannot be started, or if a host is lost.
+pub(super) fn run(
+    plan: &Plan,
+    ranks: &Ranks,
+    hosts: &Hosts,
+    (input, signal): (bool, &(dyn Fn(Duration) -> Option<i32> + Sync)),
+    time: Option<Duration>,
+) -> Result<(Ended, Option<String>)> {
+    let found = look(plan, ranks, hosts)?;
+    let name = sys::random::suffix().map_err(|error| Error::new(error.to_string()))?;
+    let launch = Launch { plan, ranks, hosts, name, input };
+    let choice = launch.choose(&found)?;
+    let command = launch.rank()?;
+    let launcher = match &choice {
+        Choice::Srun(_) => "srun",
+        Choice::Mpiexec(one) => &one.path,
+    };
+    let (task, doors) = match &choice {
+        Choice::Srun(mpi) => {
+            let names: Vec<String> =
+                ranks.hosts.iter().filter_map(|host| host.host.clone()).collect();
+            let words = [ranks.srun(mpi, &names), command].concat();
+            (hosts.driver().launch(&words, input)?, None)
+        }
+        Choice::Mpiexec(one) => launch.by_mpiexec(one, command)?,
+    };
+    let told = |within| {
+        let number = signal(within)?;
+        // Before there are ranks, and where they have ended, the launcher is meant.
+        (launch.tell_ranks(number) == 0).then_some(number)
+    };
+    let ended = relay(task, input, &told, time)?;
+    drop(doors);
+    let ranks = launch.ended(launcher, ended.status);
+    Ok((Ended { status: ranks.0, ..ended }, ranks.1))
+}
+
+/// The MPI of the program, as its libraries in the container of the first node say.
+fn look(plan: &Plan, ranks: &Ranks, hosts: &Hosts) -> Result<Found> {
+    let node = plan.nodes.first().ok_or_else(|| Error::new("there is no node for ranks"))?;
+    let mut words = vec!["exec".to_owned()];
+    words.extend(ranks.surroundings());
+    words.extend([&node.container, PROGRAM, "cluster", "mpi", "--"].map(str::to_owned));
+    words.extend(ranks.command.iter().cloned());
+    let done = hosts.of(node.host.as_deref())?.run(&words)?;
+    let what = || format!("the MPI of {} in {}", ranks.command[0], node.container);
+    if !done.is_good() {
+        return Err(failed(what(), &words, &done));
+    }
+    serde_json::from_slice(&done.out).map_err(|error| Error::new(format!("{}: {error}", what())))
+}
+
+/// All that another program says.
+fn ask(host: &dyn Host, words: &[&str]) -> Result<Done> {
+    let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+    let task = host.launch(&words, false)?;
+    let mut done = Done { status: 0, out: Vec::new(), err: Vec::new() };
+    while let Some(event) = task.event() {
+        match event {
+            Event::Output(Stream::Output, bytes) if done.out.len() < SAYS => done.out.extend(bytes),
+            Event::Output(Stream::Errors, bytes) if done.err.len() < SAYS => done.err.extend(bytes),
+            Event::Output(..) => {}
+            Event::Ended(ended) => done.status = ended.exit_status(),
+            Event::Failed(why) => return Err(Error::new(why)),
+            Event::Lost(why) => return Err(Error::new(why.to_string())),
+        }
+    }
+    Ok(done)
+}
+
+impl Launch<'_> {
+    /// The node whose host a launcher of MPI runs on, and that host.
+    fn first(&self) -> Result<(&Node, &dyn Host)> {
+        let node = self.plan.nodes.first();
+        let node = node.ok_or_else(|| Error::new("there is no node for ranks"))?;
+        Ok((node, self.hosts.of(node.host.as_deref())?))
+    }
+
+    fn choose(&self, found: &Found) -> Result<Choice> {
+        let mut offer = Offer::default();
+        if self.ranks.by_srun {
+            let done = ask(self.hosts.driver(), &["srun", "--mpi=list"])?;
+            let said = [done.out, done.err].concat();
+            offer = offer.with_srun(&String::from_utf8_lossy(&said));
+            if let Ok(choice) = choose(found, &offer) {
+                return Ok(choice);
+            }
+        }
+        let done = ask(self.first()?.1, &["sh", "-c", VERSIONS])?;
+        choose(found, &offer.with_mpiexec(&String::from_utf8_lossy(&done.out)))
+    }
+
+    /// The command of a rank on any of the hosts.
+    fn rank(&self) -> Result<Vec<String>> {
+        let cluster = &self.plan.cluster;
+        let image = images::id(&self.ranks.image, self.hosts.driver())?.ok_or_else(|| {
+            Error::new(format!("image {} is gone", self.ranks.image))
+                .with_hint("coracle cluster up -d -f FILE pulls it")
+        })?;
+        let mut more = vec!["--join".to_owned(), format!("{cluster}-ranks-{}", self.name)];
+        more.extend(self.input.then(|| "-i".to_owned()));
+        let mut rank: Vec<String> =
+            ["cluster", "rank", cluster, &self.name].map(str::to_owned).to_vec();
+        rank.extend(self.ranks.run(&image, &more));
+        let programs = self.ranks.hosts.iter().map(|host| {
+            let host = self.hosts.of(host.host.as_deref())?;
+            Ok((host.node_name(), host.program()?))
+        });
+        let programs: Vec<(String, Vec<String>)> = programs.collect::<Result<_>>()?;
+        Ok(on_any_host(&programs, rank))
+    }
+
+    /// Sends a signal to the ranks. Returns how many there are, as far as that is known.
+    fn tell_ranks(&self, number: i32) -> usize {
+        let number = number.to_string();
+        let tell = |host: &dyn Host| {
+            let words = ["cluster", "rank", "--signal", &number, &self.plan.cluster, &self.name];
+            Ok(host.run(&words.map(str::to_owned))?.text().parse().unwrap_or(0))
+        };
+        self.each(tell).into_iter().flatten().sum()
+    }
+
+    /// How the ranks have ended, as they say themselves: what counts is the one that failed first.
+    /// Nothing is kept of them any more.
+    fn ended(&self, launcher: &str, status: u8) -> (u8, Option<String>) {
+        let ask = |host: &dyn Host| {
+            let words = ["cluster", "rank", "--failures", &self.plan.cluster, &self.name];
+            let done = host.run(&words.map(str::to_owned))?;
+            let all: Vec<Failure> = done.text().lines().filter_map(Failure::parse).collect();
+            Ok(all.into_iter().map(|one| (host.name().to_owned(), one)).collect::<Vec<_>>())
+        };
+        let all = self.each(ask).into_iter().flatten().flatten();
+        let first = all.min_by_key(|(_, failure)| failure.time);
+        match first {
+            Some((host, Failure { rank, status, .. })) => {
+                let how = match status {
+                    129..=192 => format!("by signal {}", status - 128),
+                    _ => format!("with status {status}"),
+                };
+                (status, Some(format!("rank {rank} on {host} has ended first, {how}")))
+            }
+            None if status == 0 => (0, None),
+            None => {
+                let note = format!("no rank has failed; {launcher} has ended with status {status}");
+                (status, Some(note))
+            }
+        }
+    }
+
+    /// Asks the hosts of the ranks, each once. One that is lost is left out.
+    fn each<T: Send>(&self, work: impl Fn(&dyn Host) -> Result<T> + Sync) -> Vec<Result<T>> {
+        let work = |host: &Option<String>| work(self.hosts.of(host.as_deref())?);
+        at_once(self.ranks.hosts.iter().map(|one| &one.host), work)
+    }
+}
+
+/// A command for each of some hosts, by their own names, that differ in the words before it.
+fn on_any_host(programs: &[(String, Vec<String>)], words: Vec<String>) -> Vec<String> {
+    let (_, first) = &programs[0];
+    if programs.iter().all(|(_, program)| program == first) {
+        return [first.clone(), words].concat();
+    }
+    let mut script = "case $(uname -n) in ".to_owned();
+    for (name, program) in programs {
+        let _ = write!(script, "{}) set -- {} \"$@\";; ", shell::quote(name), shell::join(program));
+    }
+    // It becomes the program, which the launcher has started then.
+    script.push_str("esac; exec \"$@\"");
+    [["sh", "-c", &script, "sh"].map(str::to_owned).to_vec(), words].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_with_programs_at_other_places() {
+        let program = |name: &str, words: &[&str]| {
+            (name.to_owned(), words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
+        };
+        let words = ["a b", "c"].map(str::to_owned).to_vec();
+        let same = [program("x", &["/p", "--store", "/s"]), program("y", &["/p", "--store", "/s"])];
+        assert_eq!(on_any_host(&same, words.clone()), ["/p", "--store", "/s", "a b", "c"]);
+        let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let others =
+            [program("no-such-host", &["false"]), program(&own, &["printf", "%s|", "1 2"])];
+        let command = on_any_host(&others, words);
+        let done = std::process::Command::new(&command[0]).args(&command[1..]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&done.stdout), "1 2|a b|c|");
+    }
+}

@@ -1,0 +1,54 @@
+//! The images of a plan.
+
+use super::{Act, Site, Step, told};
+use crate::spec::{Image, Kind, Spec};
+
+/// Each image once.
+pub(super) fn all(spec: &Spec) -> Vec<Step> {
+    let services = spec.services.iter().map(|service| service.image.as_ref());
+    let batch = spec.batch.iter().flat_map(|batch| {
+        [&batch.front, &batch.control, &batch.compute.image].map(|name| Image::Named(name.clone()))
+    });
+    let batch: Vec<Image> = batch.collect();
+    let nodes = (spec.nodes > 0).then_some(spec.image.as_ref());
+    let all = nodes.into_iter().chain(services.map(|image| image.or(spec.image.as_ref())));
+    let mut seen: Vec<&Image> = Vec::new();
+    for image in all.flatten().chain(&batch) {
+        if !seen.contains(&image) {
+            seen.push(image);
+        }
+    }
+    let step = |image: &&Image| match image {
+        Image::Named(name) => Step { host: None, act: Act::Image(name.clone()) },
+        Image::Built(directory) => told(format!("build {directory}")),
+    };
+    seen.iter().map(step).collect()
+}
+
+/// The images of containers on other hosts. They are passed on within a zone before they go to the
+/// next one.
+pub(super) fn spread(spec: &Spec, sites: &[Site]) -> Vec<Step> {
+    let zone = |name: &String| match &spec.backends[0].kind {
+        Kind::Ssh { hosts, .. } => {
+            hosts.iter().find(|host| host.host == *name).and_then(|host| host.zone.clone())
+        }
+        _ => None,
+    };
+    let mut hosts: Vec<String> = sites.iter().filter_map(|site| site.host.clone()).collect();
+    let mut zones: Vec<Option<String>> = Vec::new();
+    hosts.iter().map(zone).for_each(|zone| {
+        if !zones.contains(&zone) {
+            zones.push(zone);
+        }
+    });
+    hosts.sort_by_key(|host| zones.iter().position(|other| *other == zone(host)));
+    all(spec)
+        .into_iter()
+        .map(|step| match step.act {
+            Act::Image(image) => {
+                Step { host: None, act: Act::Spread { image, hosts: hosts.clone() } }
+            }
+            _ => step,
+        })
+        .collect()
+}

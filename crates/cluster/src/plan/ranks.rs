@@ -1,0 +1,95 @@
+//! The application as ranks that the host's launcher starts.
+
+use super::{LABEL, Ranks, Site, Slots, Step, image_name, pair, site, slots, variables, volume};
+use crate::shell::join;
+use crate::spec::{Kind, Run, Spec};
+
+use super::{Act, found};
+
+/// Ranks on all nodes.
+pub(super) fn step(spec: &Spec, run: &Run, sites: &[Site]) -> Step {
+    let mut hosts: Vec<Slots> = Vec::new();
+    for number in 1..=spec.nodes {
+        let Site { host, address, .. } = site(sites, number);
+        let slots = slots(spec, sites, number);
+        match hosts.iter_mut().find(|other| other.host == *host) {
+            Some(same) => same.slots += slots,
+            None => hosts.push(Slots { host: host.clone(), address: *address, slots }),
+        }
+    }
+    let mut options: Vec<String> = ["--rm", "--pull", "never"].map(str::to_owned).to_vec();
+    options.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
+    options.extend(pair("--network", "host"));
+    // All ranks have one command.
+    options.extend(found::common(spec, sites));
+    options.extend(variables(&spec.env));
+    options.extend(variables(&run.env));
+    options.extend(spec.volumes.iter().flat_map(|text| volume(&sites[0], text)));
+    options.extend(run.directory.iter().flat_map(|path| pair("--workdir", path)));
+    let ranks = Ranks {
+        hosts,
+        options,
+        image: image_name(spec, None),
+        command: run.command.clone(),
+        by_srun: matches!(spec.backends[0].kind, Kind::Slurm { .. }),
+    };
+    Step { host: None, act: Act::Ranks(ranks) }
+}
+
+impl Ranks {
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.hosts.iter().map(|host| host.slots).sum()
+    }
+
+    /// The command of `run` for a rank, of an image by this name. Its container has that of the
+    /// host's other ranks.
+    pub(crate) fn run(&self, image: &str, more: &[String]) -> Vec<String> {
+        let (program, words) =
+            self.command.split_first().map_or((None, &[][..]), |(first, rest)| (Some(first), rest));
+        let mut all = vec!["run".to_owned()];
+        all.extend_from_slice(&self.options);
+        all.extend_from_slice(more);
+        // What the image starts by itself is not started, as in a node's container.
+        all.extend(program.into_iter().flat_map(|program| pair("--entrypoint", program)));
+        all.push(image.to_owned());
+        all.extend_from_slice(words);
+        all
+    }
+
+    /// Options of `exec` with the variables and the directory that a rank has.
+    pub(crate) fn surroundings(&self) -> Vec<String> {
+        let pairs = self.options.windows(2).filter(|pair| ["-e", "--workdir"].contains(&&*pair[0]));
+        pairs.flatten().cloned().collect()
+    }
+
+    /// The words of `srun` before the command of a rank. Each host has as many as the one with the
+    /// fewest slots.
+    pub(crate) fn srun(&self, mpi: &str, names: &[String]) -> Vec<String> {
+        let each = self.hosts.iter().map(|host| host.slots).min().unwrap_or(1);
+        let nodes = self.hosts.len();
+        let mut words: Vec<String> =
+            ["srun", "--overlap", "--quiet", "--kill-on-bad-exit=1", "--input=0", "--chdir=/"]
+                .map(str::to_owned)
+                .to_vec();
+        words.push(format!("--mpi={mpi}"));
+        words.push(format!("--nodes={nodes}"));
+        words.push(format!("--ntasks={}", nodes as u64 * u64::from(each)));
+        words.push(format!("--ntasks-per-node={each}"));
+        if !names.is_empty() {
+            words.push(format!("--nodelist={}", names.join(",")));
+        }
+        words
+    }
+
+    /// The command in words, for a launcher that is not known yet.
+    pub(crate) fn explained(&self) -> String {
+        let run = format!("coracle {}", join(&self.run(&self.image, &[])));
+        if self.by_srun {
+            let srun = join(&self.srun("pmix", &[]));
+            return format!("{srun} {run}    # --mpi=pmi2 where the image has MPICH");
+        }
+        let hosts = if self.hosts.len() > 1 { " --hostfile $CLUSTER/ranks.hosts" } else { "" };
+        format!("mpiexec{hosts} -n {} {run}    # of the image's MPI", self.count())
+    }
+}
