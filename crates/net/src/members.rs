@@ -23,7 +23,7 @@ use crate::names::host;
 use crate::networks::{IsAlive, Network};
 use crate::prefix::Prefix;
 use crate::subnet::Subnet;
-use crate::{cluster, ipam};
+use crate::{cluster, ipam, rows};
 
 /// How many containers of a host may be in networks at once.
 pub const SLOTS: u32 = abi::network::SLOTS as u32 - 1;
@@ -384,7 +384,8 @@ pub(crate) fn slots_file(store: &Store) -> PathBuf {
     store.networks().path(&slots_name(&host()))
 }
 
-/// Changes the slots of a host under their lock.
+/// Changes the slots of a host under their lock. The table forgets networks that have lost their
+/// numbers.
 pub(crate) fn change_slots<T>(
     store: &Store,
     host: &str,
@@ -396,6 +397,12 @@ pub(crate) fn change_slots<T>(
     let before: Slots = read.unwrap_or_default();
     let mut slots = before.clone();
     let answer = change(&mut slots);
+    let gone = before.numbers.iter().filter(|(id, _)| !slots.numbers.contains_key(*id));
+    let gone: Vec<u16> = gone.map(|(_, number)| *number).collect();
+    // Another host's table is in use there.
+    if !gone.is_empty() && host == self::host() {
+        rows::free(store, &gone)?;
+    }
     if slots != before {
         networks.write(&name, &slots).map_err(Error::store("write the slots"))?;
     }

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use store::Options;
 
 use super::*;
-use crate::{Networks, Prefix, Request};
+use crate::{Networks, Prefix, Request, table};
 
 struct World {
     _directory: tempfile::TempDir,
@@ -282,7 +282,7 @@ fn networks_of_other_scopes_are_left_alone() {
 #[test]
 fn members_of_several_hosts_get_addresses_of_their_own() {
     use crate::peers::{Host, List, PublicKey};
-    use crate::{Scope, joining, table};
+    use crate::{Scope, joining};
     let world = World::new();
     let made = |name: &str, subnet: &str, last: u8| {
         let subnet = Some(subnet.parse().unwrap());
@@ -358,6 +358,29 @@ fn members_of_several_hosts_get_addresses_of_their_own() {
     let text = "network near has another address of this host than far";
     assert_eq!(two.to_string(), text);
     table::enter(&world.store, &table::Row { endpoints: &endpoints[..1], ..row }).unwrap();
+}
+
+/// Another network gets the number, and another host the address.
+#[test]
+fn a_network_that_is_gone_is_not_found_in_the_table() {
+    let world = World::new();
+    let lab = world.network("lab", "10.1.0.0/24");
+    let find = |address| {
+        let file = std::fs::File::options().read(true).write(true).open(rows::path(&world.store));
+        let words = sys::shared::SharedWords::map(file.unwrap()).unwrap();
+        abi::network::Table::open(words.words()).unwrap().members().find(1, address)
+    };
+    let endpoints = [join(&lab, &member("a"), &all).unwrap()];
+    let (slot, address) = (endpoints[0].slot, endpoints[0].address);
+    let (published, resolvers, lives) = (&[][..], &[][..], false);
+    let row = table::Row { id: "a", slot, endpoints: &endpoints, published, lives, resolvers };
+    table::enter(&world.store, &row).unwrap();
+    assert!(find(address).is_some());
+    // Nobody else has the address: connections to it are refused, as to a host that is up.
+    leave(&lab, "a").unwrap();
+    assert!(find(address).is_some());
+    forget_network(&lab).unwrap();
+    assert_eq!(find(address), None);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use sys::shared::SharedWords;
 use crate::error::{Error, Result};
 use crate::members::{Endpoint, change_slots};
 use crate::names::host;
+use crate::rows;
 
 /// A container's place in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub fn enter(store: &Store, row: &Row<'_>) -> Result<Place> {
     let (host, number) = (host(), u16::try_from(row.slot).ok());
     let slot = number.and_then(Slot::new).ok_or(Error::NoSlot { limit: crate::members::SLOTS })?;
     let node = node(row.endpoints)?;
-    let path = path(store);
+    let path = rows::path(store);
     let written = change_slots(store, &host, |slots| -> Result<()> {
         let words = open(&path).map_err(|source| Error::Table { path: path.clone(), source })?;
         let Some(table) = Table::open(words.words()) else {
@@ -105,11 +106,6 @@ fn node(endpoints: &[Endpoint]) -> Result<Option<Ipv4Addr>> {
     }
 }
 
-/// Path of this host's table, which may not be there.
-pub(crate) fn path(store: &Store) -> PathBuf {
-    store.networks().path(&format!("table-{}", host()))
-}
-
 /// The first eight bytes of a container's id.
 pub(crate) fn key(id: &str) -> u64 {
     id.get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(1).max(1)
@@ -117,19 +113,11 @@ pub(crate) fn key(id: &str) -> u64 {
 
 /// Maps the table; makes it where there is none, or one of another version.
 fn open(path: &std::path::Path) -> std::io::Result<SharedWords> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(file) => {
-            let words = SharedWords::map(&file)?;
-            if Table::open(words.words()).is_some() {
-                return Ok(words);
-            }
-        }
-        Err(rustix::io::Errno::NOENT) => {}
-        Err(error) => return Err(error.into()),
+    if let Some(words) = rows::existing(path)? {
+        return Ok(words);
     }
     let unfinished = path.with_extension("new");
-    let flags = flags | OFlags::CREATE | OFlags::TRUNC;
+    let flags = rows::FLAGS | OFlags::CREATE | OFlags::TRUNC;
     let file = rustix::fs::open(&unfinished, flags, Mode::from_raw_mode(0o600))?;
     let words = SharedWords::create(&file, SIZE)?;
     Table::create(words.words(), block(path)).ok_or(std::io::ErrorKind::InvalidData)?;

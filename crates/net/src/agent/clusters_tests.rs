@@ -15,7 +15,7 @@ use sys::shared::SharedWords;
 use super::super::containers::{Alive, Containers};
 use super::*;
 use crate::members::{Endpoint, Member};
-use crate::{Request, joining, table};
+use crate::{Request, joining, rows, table};
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -101,7 +101,7 @@ impl Machine {
     }
 
     fn words(&self) -> SharedWords {
-        let path = table::path(&self.store);
+        let path = rows::path(&self.store);
         let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
         SharedWords::map(&file).unwrap()
     }

@@ -28,7 +28,7 @@ use crate::members::{self, Entry};
 use crate::networks::Networks;
 use crate::stamp::{Stamp, stamp};
 use crate::switch::Switch;
-use crate::{Prefix, Subnet, remote, table};
+use crate::{Prefix, Subnet, remote, rows, table};
 
 /// The agent stays for so long after the last container: the next one may come at once.
 const LINGER: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ const LINGER: Duration = Duration::from_secs(5);
 /// # Errors
 /// [`Error::Table`] if there is no table.
 pub fn is_running(store: &Store) -> Result<bool> {
-    let path = table::path(store);
+    let path = rows::path(store);
     let file = open(&path).map_err(|source| Error::Table { path: path.clone(), source })?;
     Ok(try_ofd_lock(&file, OfdLock::Exclusive).is_err())
 }
@@ -53,7 +53,7 @@ fn open(path: &std::path::Path) -> std::io::Result<rustix::fd::OwnedFd> {
 /// # Errors
 /// [`Error::Table`] if there is no table, or no socket can be made.
 pub fn run(store: &Store, containers: Box<dyn Containers>, ready: impl FnOnce()) -> Result<()> {
-    let path = table::path(store);
+    let path = rows::path(store);
     let failed = |source| Error::Table { path: path.clone(), source };
     let lock = open(&path).map_err(failed)?;
     if try_ofd_lock(&lock, OfdLock::Exclusive).is_err() {

@@ -13,7 +13,7 @@ use super::process::is_running;
 use crate::error::{Error, Result};
 use crate::networks::Network;
 use crate::remote::{self, Known};
-use crate::table;
+use crate::rows;
 
 /// The first word of the agent's command line; the second is the path of the store.
 pub const WORD: &str = "_network-agent";
@@ -88,7 +88,7 @@ pub fn ensure_served(store: &Store, network: &Network) -> Result<()> {
 
 /// What tells the agent that has begun last from others.
 fn running(store: &Store) -> Result<u64> {
-    let path = table::path(store);
+    let path = rows::path(store);
     let failed = |source| Error::Table { path: path.clone(), source };
     let file = std::fs::File::options().read(true).write(true).open(&path).map_err(failed)?;
     let words = SharedWords::map(&file).map_err(|errno| failed(errno.into()))?;
