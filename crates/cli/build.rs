@@ -4,9 +4,9 @@
 //! `functions.txt` is written by `cargo xtask order`, which reads the linker's map. All options are
 //! those of LLD, the compiler's own linker for this target.
 //!
-//! The tables for unwinding (900 kB) stay, though nothing unwinds: without them modes F cannot
-//! prove what is a `syscall` in the binary itself (`abi::code::census`), which runs there as a
-//! trial and in nested containers.
+//! The tables for unwinding (1 MB) stay, though nothing unwinds: without them modes F cannot prove
+//! what is a `syscall` in the binary itself (`abi::code::census`), which runs there as a trial and
+//! in nested containers.
 
 use std::env;
 
@@ -24,6 +24,8 @@ fn main() {
             );
             // Functions only, never data: no part of the binary compares addresses of functions.
             println!("cargo:rustc-link-arg-bins=-Wl,--icf=all");
+            // `sys::unwind` has a function of the C compiler's library, which has it, too.
+            println!("cargo:rustc-link-arg-bins=-Wl,-z,muldefs");
         }
     }
 }

@@ -30,4 +30,6 @@ pub mod shared;
 pub mod socket;
 pub mod tap;
 pub mod terminal;
+#[cfg(panic = "abort")]
+mod unwind;
 pub mod userns;
