@@ -1,10 +1,12 @@
-//! Checks the release binary: it must be static, small, and open no library of the host.
+//! Checks the release binary: it must be static, small, run in modes F, and open no library of the
+//! host.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use abi::code::census::{Census, Verdict};
 use testkit::nss;
 use testkit::scratch::Scratch;
 use testkit::users;
@@ -61,7 +63,7 @@ pub(crate) fn build_and_check() -> Outcome {
     check_shape(&build()?)
 }
 
-/// Checks size, linking, and that it opens no library of the host.
+/// Checks size, linking, system calls, and that it opens no library of the host.
 pub(crate) fn check_shape(binary: &Path) -> Outcome {
     let bytes = fs::read(binary).map_err(|error| format!("{}: {error}", binary.display()))?;
     let size = bytes.len() as u64;
@@ -70,6 +72,7 @@ pub(crate) fn check_shape(binary: &Path) -> Outcome {
         return Err(format!("the binary has {size} bytes, more than {LARGEST}"));
     }
     shape(&bytes)?;
+    calls_are_known(&bytes)?;
     let version = read(Command::new(binary).arg("--version"))?;
     println!("{}", version.trim());
     map::check_age(binary)?;
@@ -108,6 +111,21 @@ fn shape(elf: &[u8]) -> Outcome {
         }
     }
     println!("static: no loader, no library");
+    Ok(())
+}
+
+/// Checks that modes F can run the binary: of all bytes that may be a `syscall` is proved whether
+/// they are one.
+fn calls_are_known(elf: &[u8]) -> Outcome {
+    let census = Census::new(elf).ok_or("modes F cannot read the binary")?;
+    let places = elf.windows(2).enumerate().filter(|(_, pair)| *pair == [0x0f, 0x05]);
+    let places: Vec<usize> = places.map(|(at, _)| at).collect();
+    let undecided = places.iter().filter(|at| census.verdict(**at) == Verdict::Unknown);
+    let undecided: Vec<String> = undecided.map(|at| format!("{at:#x}")).collect();
+    if !undecided.is_empty() {
+        return Err(format!("is it a system call? {}", undecided.join(", ")));
+    }
+    println!("{} places that may be system calls are decided", places.len());
     Ok(())
 }
 
