@@ -7,6 +7,11 @@
 //!
 //! Not here: compression and digests (see [`crate::image`]), and reading.
 
+use std::fs;
+
+use crate::command::find_program;
+use crate::skip::Skip;
+
 const BLOCK: usize = 512;
 
 /// Form of a name that does not fit 100 bytes.
@@ -148,6 +153,24 @@ impl Layer {
     /// An empty layer.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The directories `/bin`, `/etc` and `/tmp`, and busybox with links to it.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    pub fn busybox(applets: &[&str]) -> Result<Self, Skip> {
+        let path = find_program("busybox");
+        let path = path.ok_or(Skip("busybox-static is not installed".to_owned()))?;
+        let mut layer = Self::new();
+        for (dir, mode) in [("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777)] {
+            layer.push(&Entry::new(b'5', dir).mode(mode));
+        }
+        layer = layer.file("bin/busybox", 0o755, fs::read(path).expect("busybox"));
+        for applet in applets {
+            layer = layer.symlink(&format!("bin/{applet}"), "busybox");
+        }
+        Ok(layer)
     }
 
     /// Adds any entry.

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use testkit::command::{Finished, Input, find_program, run_with, until};
+use testkit::command::{Finished, Input, run_with, until};
 use testkit::image::{Built, Image};
-use testkit::layer::{Entry, Layer};
+use testkit::layer::Layer;
 use testkit::person::{LIMIT, Person, everybody};
 use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip};
@@ -93,18 +93,10 @@ fn image() -> Result<Built, String> {
 
 /// The image of most cases, to which more can be added.
 pub(crate) fn unbuilt() -> Result<Image, String> {
-    let busybox = find_program("busybox").ok_or("busybox-static is not installed")?;
-    let busybox = fs::read(busybox).map_err(|error| error.to_string())?;
-    let mut layer = Layer::new();
-    for (dir, mode) in [("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777), ("www", 0o755)] {
-        layer.push(&Entry::new(b'5', dir).mode(mode));
-    }
-    layer = layer.file("bin/busybox", 0o755, busybox);
-    for applet in APPLETS {
-        layer = layer.symlink(&format!("bin/{applet}"), "busybox");
-    }
-    layer = layer.file("www/index.html", 0o644, "page\n");
-    layer = layer.file("etc/passwd", 0o644, "root:x:0:0:root:/:/bin/sh\nbob:x:7:7::/:/bin/sh\n");
+    let layer = Layer::busybox(&APPLETS).map_err(|skip| skip.to_string())?;
+    let layer = layer.dir("www").file("www/index.html", 0o644, "page\n");
+    let layer =
+        layer.file("etc/passwd", 0o644, "root:x:0:0:root:/:/bin/sh\nbob:x:7:7::/:/bin/sh\n");
     Ok(Image::new().layer(layer).env("PATH", "/bin"))
 }
 

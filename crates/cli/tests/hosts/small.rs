@@ -1,10 +1,8 @@
 //! A small image, so that what is tried does not wait for bytes.
 
-use std::fs;
-
-use testkit::command::{Input, find_program, run_with};
+use testkit::command::{Input, run_with};
 use testkit::image::Image;
-use testkit::layer::{Entry, Layer};
+use testkit::layer::Layer;
 use testkit::person::Person;
 use testkit::skip::{Outcome, Skip};
 
@@ -17,18 +15,9 @@ const APPLETS: [&str; 9] =
 
 /// Its layer.
 pub(crate) fn layer() -> Result<Layer, Skip> {
-    let busybox = find_program("busybox").ok_or(Skip("busybox-static is not installed".into()))?;
-    let busybox = fs::read(busybox).expect("busybox");
-    let mut layer = Layer::new();
-    for (dir, mode) in [("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777), ("www", 0o755)] {
-        layer.push(&Entry::new(b'5', dir).mode(mode));
-    }
-    layer = layer.file("bin/busybox", 0o755, busybox);
-    for applet in APPLETS {
-        layer = layer.symlink(&format!("bin/{applet}"), "busybox");
-    }
-    layer = layer.file("etc/passwd", 0o644, "root:x:0:0:root:/:/bin/sh\n");
-    Ok(layer.file("www/index.html", 0o644, "page\n"))
+    let layer = Layer::busybox(&APPLETS)?;
+    let layer = layer.file("etc/passwd", 0o644, "root:x:0:0:root:/:/bin/sh\n");
+    Ok(layer.dir("www").file("www/index.html", 0o644, "page\n"))
 }
 
 /// Puts it into a store, on the first host.

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use testkit::command::find_program;
 use testkit::image::Image;
-use testkit::layer::{Entry, Layer};
+use testkit::layer::Layer;
 use testkit::users::no_namespaces;
 
 use crate::bench::Bench;
@@ -137,16 +137,7 @@ impl<'b> Lab<'b> {
 
     /// Puts the small image into the driver's store.
     fn load(&self) -> Outcome {
-        let busybox = find_program("busybox").ok_or("busybox-static is not installed")?;
-        let busybox = fs::read(busybox).map_err(|error| error.to_string())?;
-        let mut layer = Layer::new();
-        for (dir, mode) in [("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777)] {
-            layer.push(&Entry::new(b'5', dir).mode(mode));
-        }
-        layer = layer.file("bin/busybox", 0o755, busybox);
-        for applet in APPLETS {
-            layer = layer.symlink(&format!("bin/{applet}"), "busybox");
-        }
+        let layer = Layer::busybox(&APPLETS).map_err(|skip| skip.to_string())?;
         let image = Image::new().layer(layer).env("PATH", "/bin").build();
         let layout = self.at.join("layout");
         image.write_layout(&layout, IMAGE).map_err(|error| error.to_string())?;
