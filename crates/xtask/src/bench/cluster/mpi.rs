@@ -169,14 +169,8 @@ impl Place {
     }
 
     fn beside(&self, hosts: &Self) -> Vec<Line> {
-        let line = |what: String, ours: f64, theirs: f64, unit: &str, aim: f64| Line {
-            what: format!("{what}, {}", self.name),
-            against: "a chroot on each host".to_owned(),
-            ours: format!("{ours:.2} {unit}"),
-            theirs: format!("{theirs:.2} {unit}"),
-            value: ours / theirs,
-            aim,
-            unit: "",
+        let line = |what: String, ours: f64, theirs: f64, unit: &str, aim: f64| {
+            hpl::beside(format!("{what}, {}", self.name), (ours, theirs), unit, aim)
         };
         let mut lines = vec![
             line(format!("HPL of order {ORDER} on {HOSTS} hosts"), self.hpl, hosts.hpl, "s", AIM),

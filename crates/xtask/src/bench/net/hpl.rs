@@ -129,6 +129,24 @@ pub(in crate::bench) fn seconds(text: &str) -> Outcome<f64> {
     if text.contains("PASSED") { Ok(time) } else { Err(format!("HPL's result is wrong: {text}")) }
 }
 
+/// What containers took, and what the programs took without them.
+pub(in crate::bench) fn beside(
+    what: String,
+    (ours, theirs): (f64, f64),
+    unit: &str,
+    aim: f64,
+) -> Line {
+    Line {
+        what,
+        against: "a chroot on each host".to_owned(),
+        ours: format!("{ours:.2} {unit}"),
+        theirs: format!("{theirs:.2} {unit}"),
+        value: ours / theirs,
+        aim,
+        unit: "",
+    }
+}
+
 /// What the ring has told: sizes in bytes, and microseconds one way.
 pub(in crate::bench) fn messages(text: &str) -> impl Iterator<Item = (u32, f64)> {
     text.lines().filter_map(|line| {
@@ -201,21 +219,12 @@ impl Place {
             let aim = if self.name == "I1" { aim } else { f64::INFINITY };
             (aim * 1000.0).round() / 1000.0
         };
-        let line = |what: String, ours: f64, theirs: f64, unit: &str, aim: f64| Line {
-            what,
-            against: "a chroot on each host".to_owned(),
-            ours: format!("{ours:.2} {unit}"),
-            theirs: format!("{theirs:.2} {unit}"),
-            value: ours / theirs,
-            aim,
-            unit: "",
-        };
         let what = format!("HPL of order {ORDER} on {HOSTS} hosts, {}", self.name);
-        let mut lines = vec![line(what, self.hpl, hosts.hpl, "s", aim(AIM_HPL))];
+        let mut lines = vec![beside(what, (self.hpl, hosts.hpl), "s", aim(AIM_HPL))];
         lines.extend(self.messages.iter().filter_map(|(size, time)| {
             let theirs = hosts.messages.get(size)?;
             let what = format!("Open MPI, {size} bytes one way between hosts, {}", self.name);
-            Some(line(what, *time, *theirs, "µs", aim(AIM_MESSAGES)))
+            Some(beside(what, (*time, *theirs), "µs", aim(AIM_MESSAGES)))
         }));
         lines
     }
