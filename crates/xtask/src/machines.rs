@@ -6,7 +6,7 @@ pub(crate) mod fetch;
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,6 +17,7 @@ use archive::Archive;
 use fetch::Kernel;
 
 const INIT: &str = include_str!("machines/init.sh");
+const BEGIN: &str = include_str!("machines/begin.sh");
 
 /// The kernel's command line. An emulated machine on a busy host has no timer that passes the
 /// kernel's checks, so they are off. Old kernels wait for entropy that this machine does not have,
@@ -75,6 +76,13 @@ pub(crate) fn people(tree: &Path) -> std::io::Result<()> {
         append(file, &format!("{}:100000:65536\n", users::RANGE))?;
     }
     Ok(())
+}
+
+/// The first program on a disk, with a trial: the rest of a shell script.
+pub(crate) fn first_program(tree: &Path, trial: &str) -> std::io::Result<()> {
+    let program = tree.join("trial/run");
+    fs::write(&program, [BEGIN, trial].concat())?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))
 }
 
 /// The initial file system: a shell, modules, and the script that uses them.

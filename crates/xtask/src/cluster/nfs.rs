@@ -12,7 +12,6 @@
 //! for each kind of mount.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -98,9 +97,7 @@ fn disk() -> Outcome<PathBuf> {
         fs::copy(from, tree.join("trial").join(name))
             .map_err(|error| format!("{}: {error}", from.display()))?;
     }
-    fs::write(tree.join("trial/run"), TRIAL).map_err(text)?;
-    let mode = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(tree.join("trial/run"), mode).map_err(text)?;
+    machines::first_program(&tree, TRIAL).map_err(text)?;
     let disk = cache().join("nfs.img");
     let _ = fs::remove_file(&disk);
     let mut command = Command::new("mke2fs");

@@ -1,24 +1,9 @@
-#!/bin/sh
-# First program on the disk of two machines, which the kernel's command line names: `server` exports
-# /export, and both mount it at /mnt. The output goes to the second serial line; lines that begin
-# with `## ` are for the report.
-[ "$1" = leads ] || { setsid --wait "$0" leads; exit 1; }
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
-mkdir -p /dev/pts /dev/shm
-mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts /dev/pts
-mount -t tmpfs -o mode=1777 shm /dev/shm
-mount -t tmpfs -o mode=755 run /run
-for link in 0:stdin 1:stdout 2:stderr; do ln -sf "/proc/self/fd/${link%:*}" "/dev/${link#*:}"; done
-ln -sfn /proc/self/fd /dev/fd
+# The trial of two machines, after `machines/begin.sh`. The kernel's command line names them: `server`
+# exports /export, and both mount it at /mnt.
 for word in $(cat /proc/cmdline); do
     case $word in role=* | options=*) eval "${word%%=*}=\${word#*=}" ;; esac
 done
 hostname "$role"
-stty -F /dev/ttyS1 raw
-exec > /dev/ttyS1 2>&1 < /dev/null
 
 ip link set lo up
 ip link set eth0 up
@@ -45,8 +30,8 @@ as() {
     setpriv --reuid=1001 --regid=1001 --clear-groups -- \
         env -i HOME=/home/coracle-plain USER=coracle-plain PATH="$PATH" "$@"
 }
-# Both hosts come to a point, or one has failed. A list of the directory shows what the other one has
-# made.
+# Both hosts come to a point, or one has failed. A list of the directory shows what the other one
+# has made.
 meet() {
     as touch "/mnt/$1-$role"
     until ls /mnt | grep -q "^$1-server$" && ls /mnt | grep -q "^$1-client$"; do

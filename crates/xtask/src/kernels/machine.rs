@@ -5,7 +5,6 @@
 //! Results come back over the second serial line.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -65,9 +64,7 @@ pub(super) fn disk(program: &Path, cases: &[String]) -> Outcome<PathBuf> {
     ] {
         fs::copy(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
     }
-    fs::write(tree.join("trial/run"), TRIAL).map_err(text)?;
-    let mode = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(tree.join("trial/run"), mode).map_err(text)?;
+    machines::first_program(&tree, TRIAL).map_err(text)?;
     let settings = format!("CORACLE_TEST_PATIENCE={PATIENCE}\nCASES='{}'\n", cases.join(" "));
     fs::write(tree.join("trial/settings"), settings).map_err(text)?;
     let disk = cache().join("disk.img");
