@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `flock(2)` | everywhere local; NFS; Lustre mounted with `flock`; Ceph | by the kernel |
 //! | open-file-description locks | file systems that know byte ranges only | by the kernel |
-//! | symbolic links | where other hosts may not see these, or neither works | found out: see below |
+//! | symbolic links | where other hosts may not see these, or neither works | is found out |
 //!
 //! Where `flock` is local, a byte range is locked too, for the clients of an NFS server. Other
 //! hosts may not see locks on NFS mounted with `nolock`, Lustre without `flock`, and most FUSE

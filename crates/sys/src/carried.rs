@@ -11,8 +11,8 @@
 //! | any other (BeeGFS, other FUSE, 9p, SMB...) | perhaps by this kernel only |
 //!
 //! An NFS server turns its clients' locks, also `flock(2)`, into byte-range locks on its own file
-//! system, where `flock(2)` of its own processes is another kind. So whoever locks a file there by
-//! both kinds excludes the clients too ([`try_both`]).
+//! system, where `flock(2)` of its own processes is another kind. So a process that locks a file
+//! there by both kinds excludes the clients too ([`try_both`]).
 
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::path::Path;

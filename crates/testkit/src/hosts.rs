@@ -298,7 +298,7 @@ impl Hosts {
     /// A host's address. Hosts count from 0.
     ///
     /// # Panics
-    /// If there is no such host.
+    /// If the number is not that of a host.
     pub fn address(&self, host: usize) -> Ipv4Addr {
         Ipv4Addr::new(10, 99, 0, u8::try_from(host + 1).expect("few hosts"))
     }
@@ -392,7 +392,7 @@ impl Hosts {
     /// The processes of a host, its first one left out.
     ///
     /// # Panics
-    /// If there is no such host.
+    /// If the number is not that of a host.
     pub fn processes(&self, host: usize) -> Vec<Process> {
         self.firsts[host].others()
     }

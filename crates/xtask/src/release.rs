@@ -41,8 +41,8 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// that change |
 /// | 11,785,912 | clusters: file, plan, driver, agent, ssh and Slurm, batch systems, `rsh` between
 /// nodes, logs and copies; errors with their place (`annotate-snippets`) |
-/// | 11,944,344 | ranks, images from host to host, host facts, input and output, failures 310 kB; less: names
-/// of frames 190 kB |
+/// | 11,944,344 | ranks, images from host to host, host facts, input and output, failures 310 kB;
+/// less: names of frames 190 kB |
 const LARGEST: u64 = 11_980_000;
 
 /// The words for cargo.

@@ -165,7 +165,7 @@ impl Host for Local {
 
     fn launch(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
         let (program, rest) =
-            words.split_first().ok_or_else(|| Error::new("there is no program to start"))?;
+            words.split_first().ok_or_else(|| Error::new("the program to start is missing"))?;
         let mut command = Command::new(program);
         command.args(rest);
         // What a killed driver has started is not to go on without it.

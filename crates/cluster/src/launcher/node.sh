@@ -22,8 +22,8 @@ right() {
     [ "$1" = "$digest" ]
 }
 
-# The bytes were found right since this machine was started and since they were written, so neither a
-# crash nor a program has changed them. The agent tells its digest in any case.
+# The bytes were found right since this machine was started and since they were written, so neither
+# a crash nor a program has changed them. The agent tells its digest in any case.
 known() {
     was= boot=
     { read -r was < "$1.checked"; read -r boot < /proc/sys/kernel/random/boot_id; } 2> /dev/null

@@ -102,7 +102,7 @@ impl Offer {
             parts.push(format!("{} is {}", one.path, one.version));
         }
         if self.mpiexec.is_empty() {
-            parts.push("there is no mpiexec".to_owned());
+            parts.push("mpiexec was not found".to_owned());
         }
         parts.join("; ")
     }
@@ -257,7 +257,7 @@ mod tests {
         let error = says(&found(Family::OpenMpi), &Offer::default().with_mpiexec(HYDRA));
         assert!(error.to_string().ends_with("/usr/bin/mpiexec.mpich is HYDRA 4.0.2"), "{error}");
         let error = says(&Found::default(), &Offer::default());
-        assert_eq!(error.to_string(), "nothing here starts ranks: there is no mpiexec");
+        assert_eq!(error.to_string(), "nothing here starts ranks: mpiexec was not found");
         // PMIx 1 and a later one.
         let first = Found { is_first_pmix: true, ..found(Family::OpenMpi) };
         let offer = Offer::default().with_srun(SLURM).with_mpiexec(OPEN);

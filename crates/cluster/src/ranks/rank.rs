@@ -57,7 +57,7 @@ impl Ranks {
     /// Those of a cluster's launch, whose name no other has, with the host's store.
     ///
     /// # Errors
-    /// If one of these is no name.
+    /// If one of these is not a name.
     pub fn of(store: &Path, cluster: &str, launch: &str) -> Result<Self> {
         let cluster = crate::spec::name(cluster)?;
         if launch.is_empty() || !launch.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -79,7 +79,7 @@ impl Ranks {
         let failed = |error: io::Error| Error::new(format!("a rank cannot be started: {error}"));
         let number = NUMBERS.iter().find_map(|name| environment(name)?.parse::<u32>().ok());
         let number = number.ok_or_else(|| {
-            Error::new("this is no rank: its launcher has given it no number").with_hint(
+            Error::new("this process is not a rank: its launcher has given it no number").with_hint(
                 "the driver starts it: coracle cluster up -f FILE, with launch = \"ranks\"",
             )
         })?;

@@ -30,7 +30,7 @@ pub(super) fn check(top: &Table<'_>, spec: &Spec) -> Result<()> {
     pairs(top, "output", &spec.output)?;
     match (top.get("input"), top.get("output")) {
         (Some(value), _) if spec.nodes == 0 => {
-            Err(value.wrong("there is no node to copy it to", "add nodes = 1, or use volume"))
+            Err(value.wrong("the file has no node to copy it to", "add nodes = 1, or use volume"))
         }
         (_, Some(value)) if spec.run.is_none() => {
             Err(value.wrong("there is no [run] after which it is copied", "add [run]"))

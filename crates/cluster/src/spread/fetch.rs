@@ -252,7 +252,7 @@ impl<'a> Fetch<'a> {
     }
 
     fn dial(&self, asked: usize) -> Result<SecureStream, String> {
-        let place = self.hosts().get(asked).ok_or("there is no host to ask")?;
+        let place = self.hosts().get(asked).ok_or("all hosts that are known were asked")?;
         let mut first = None;
         for &at in &place.at {
             let dialled = self.secure.dial(place.key, at, CONNECT, GREETING);
