@@ -4,7 +4,6 @@
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
 use std::path::Path;
-use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::command::{Finished, Input, run_with, until};
@@ -211,13 +210,6 @@ fn other_hosts(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Mounts or unmounts something on a host.
-fn as_root(lab: &Lab, host: usize, script: &str) {
-    let mut command = Command::new("sh");
-    command.args(["-c", script]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    run_with(&mut lab.hosts.command(host, &command), Input::Null, LIMIT).ok();
-}
-
 /// A host without room is named, with sizes; `up` goes on when it has room.
 fn full_disk(lab: &Lab) -> Outcome {
     let user = &lab.people[0].user;
@@ -230,7 +222,7 @@ fn full_disk(lab: &Lab) -> Outcome {
         uid = user.uid,
         gid = user.gid
     );
-    as_root(lab, 2, &mount);
+    lab.root(2, &mount).ok();
     let text = format!(
         "name = \"full\"\nimage = {:?}\n{}\
          [service.web]\ncommand = [\"sleep\", \"600\"]\nreplicas = 3\n",
@@ -241,7 +233,7 @@ fn full_disk(lab: &Lab) -> Outcome {
     let up = lab.run(0, &["cluster", "up", "-d", "-f", &file]);
     let others: Vec<String> =
         (0..2).map(|host| lab.run(host, &["image", "ls", "-q"]).ok().out()).collect();
-    as_root(lab, 2, &format!("mount -o remount,size=2g {store}"));
+    lab.root(2, &format!("mount -o remount,size=2g {store}")).ok();
     let again = lab.run(0, &["cluster", "up", "-d", "-f", &file]);
     let whole = states(lab, "full");
     let down = lab.run(0, &["cluster", "down", "-f", &file]);
@@ -249,7 +241,7 @@ fn full_disk(lab: &Lab) -> Outcome {
         "rm {HOME}/.local/share/coracle; umount {store}; rmdir {store}
          if [ -e {HOME}/before ]; then mv {HOME}/before {HOME}/.local/share/coracle; fi"
     );
-    as_root(lab, 2, &clean);
+    lab.root(2, &clean).ok();
     assert_ne!(up.code(), 0, "{up:?}");
     let said = up.err();
     assert!(said.contains("host3") && said.contains("make room there"), "{said}");
@@ -278,10 +270,10 @@ fn range_taken(lab: &Lab) -> Outcome {
             lab.ssh(&ALL_HOSTS)
         );
         let file = lab.file("range.toml", &text);
-        as_root(lab, 1, &format!("ip route add {route} dev eth0"));
+        lab.root(1, &format!("ip route add {route} dev eth0")).ok();
         let up = lab.run(0, &["cluster", "up", "-d", "-f", &file]);
         let down = lab.run(0, &["cluster", "down", "-f", &file]);
-        as_root(lab, 1, &format!("ip route del {route} dev eth0"));
+        lab.root(1, &format!("ip route del {route} dev eth0")).ok();
         assert_ne!(up.code(), 0, "{up:?}");
         assert!(up.err().contains(says) && up.err().contains("on host2"), "{}", up.err());
         down.ok();

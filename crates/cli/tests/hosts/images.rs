@@ -1,16 +1,10 @@
 //! Images that are passed on from host to host. What is counted are the bytes on the links; the
 //! first host drives, and the registry is on a host of its own.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-
-use testkit::command::{Finished, Input, find_program, run_with, until};
+use testkit::command::{Finished, Input, run_with, until};
 use testkit::image::{Built, Image, Pack};
 use testkit::layer::Layer;
-use testkit::push::Target;
-use testkit::skip::{Outcome, Skip, need_program};
+use testkit::skip::{Outcome, Skip};
 
 use crate::lab::{Case, HOME, LIMIT, Lab, REGISTRY};
 
@@ -27,21 +21,8 @@ const TALK: u64 = 3 << 20;
 /// Bytes of an image's large layer.
 const LAYER: usize = 24 << 20;
 
-/// A registry on the last host.
-pub(crate) struct Registry {
-    process: Child,
-    shared: PathBuf,
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 /// Bytes that nothing packs, other ones for each seed.
-fn noise(seed: u64, length: usize) -> Vec<u8> {
+pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
         state ^= state << 13;
@@ -59,67 +40,6 @@ fn image(seed: u64, length: usize) -> Built {
         .packed(layer("large", length), Pack::Gzip)
         .packed(layer("small", 9), Pack::Gzip)
         .build()
-}
-
-impl Registry {
-    /// Starts one that listens here, on any host.
-    fn serve(shared: &Path, at: &str, on: impl Fn(&Command) -> Command) -> Result<Child, Skip> {
-        let program = need_program("docker-registry")?;
-        let (config, log) = (shared.join("registry.yml"), shared.join("registry.log"));
-        let text = format!(
-            "version: 0.1\nlog:\n  level: warn\nstorage:\n  filesystem:\n    \
-             rootdirectory: {}/registry\nhttp:\n  addr: {at}\n  secret: tests\n",
-            shared.display()
-        );
-        fs::write(&config, text).expect("a file");
-        let log = fs::File::create(log).expect("a file");
-        let mut command = Command::new(program);
-        command.arg("serve").arg(&config);
-        let mut process = on(&command)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("a registry");
-        let (host, port) = at.split_once(':').expect("an address");
-        let up = until(Duration::from_secs(20), || {
-            let mut command = Command::new(find_program("bash").expect("bash"));
-            command.args(["-c", &format!("exec 3<>/dev/tcp/{host}/{port}")]);
-            (run_with(&mut on(&command), Input::Null, LIMIT).code() == 0).then_some(())
-        });
-        if up.is_none() {
-            let _ = process.kill();
-            let _ = process.wait();
-            let why = fs::read_to_string(shared.join("registry.log")).unwrap_or_default();
-            return Err(Skip(format!("no registry: {why}")));
-        }
-        Ok(process)
-    }
-
-    pub(crate) fn start(lab: &Lab) -> Result<Self, Skip> {
-        let shared = lab.shared.clone();
-        let at = format!("{}:5000", lab.hosts.address(REGISTRY));
-        let process = Self::serve(&shared, &at, |command| lab.hosts.command(REGISTRY, command))?;
-        Ok(Self { process, shared })
-    }
-
-    /// Puts an image into the files of the registry.
-    fn push(&self, name: &str, image: &Built) {
-        let free = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-        let address = free.local_addr().expect("an address");
-        drop(free);
-        let serve = |command: &Command| {
-            let mut same = Command::new(command.get_program());
-            same.args(command.get_args());
-            same
-        };
-        let mut process =
-            Self::serve(&self.shared, &address.to_string(), serve).expect("a registry");
-        let pushed = Target { address, basic: None }.image(name, "1", image);
-        let _ = process.kill();
-        let _ = process.wait();
-        pushed.expect("an image in the registry");
-    }
 }
 
 /// The bytes of an image.
@@ -150,17 +70,10 @@ fn warm(lab: &Lab) -> Result<(), Skip> {
     Ok(())
 }
 
-/// A shell of root on a host.
-fn root(lab: &Lab, host: usize, script: &str) -> Finished {
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", script]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    run_with(&mut lab.hosts.command(host, &command), Input::Null, LIMIT)
-}
-
 /// Bytes of blobs of which there is a part on a host.
 fn part(lab: &Lab, host: usize) -> u64 {
     let script = format!("cat {HOME}/.local/share/coracle/tmp/ingest/*.part | wc -c");
-    root(lab, host, &script).out().trim().parse().unwrap_or(0)
+    lab.root(host, &script).out().trim().parse().unwrap_or(0)
 }
 
 fn id(lab: &Lab, host: usize, name: &str) -> Option<String> {
@@ -226,7 +139,7 @@ fn host_lost(lab: &Lab) -> Outcome {
     lab.hosts.limit(0, "60mbit");
     let done = up_meanwhile(lab, &file, || {
         let some = until(LIMIT, || (part(lab, 2) > 4 << 20).then_some(()));
-        let killed = root(lab, 1, "pkill -KILL -f 'cluster [s]pread'");
+        let killed = lab.root(1, "pkill -KILL -f 'cluster [s]pread'");
         assert!(some.is_some() && killed.code() == 0, "{killed:?}");
     });
     lab.hosts.limit(0, "10gbit");
@@ -279,10 +192,10 @@ fn no_room(lab: &Lab) -> Outcome {
         "mv {place} {place}-own && mkdir {place} && \
          mount -t tmpfs -o size=12m,mode=700,uid={uid} small {place}"
     );
-    root(lab, 1, &mount).ok();
+    lab.root(1, &mount).ok();
     let done = up(lab, &file);
     let unmount = format!("umount -l {place}; rmdir {place} && mv {place}-own {place}");
-    root(lab, 1, &unmount).ok();
+    lab.root(1, &unmount).ok();
     assert_ne!(done.code(), 0, "{done:?}");
     let err = done.err();
     assert!(err.contains("host2") && err.contains(" needs ") && err.contains(" free"), "{err}");
@@ -309,11 +222,11 @@ fn closed_ports(lab: &Lab) -> Outcome {
         .concat()
     };
     for host in [1, 2] {
-        root(lab, host, &rules("add")).ok();
+        lab.root(host, &rules("add")).ok();
     }
     let done = up(lab, &file(lab, "closed", "lab/closed"));
     for host in [1, 2] {
-        root(lab, host, &rules("del")).ok();
+        lab.root(host, &rules("del")).ok();
     }
     assert!(done.err().contains("goes through the launcher to host2, host3: "), "{done:?}");
     done.ok();

@@ -14,7 +14,7 @@ use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip, need_program};
 use testkit::users::Setting;
 
-use crate::images::Registry;
+use crate::registry::Registry;
 
 pub(crate) type Case = fn(&Lab) -> Outcome;
 
@@ -223,6 +223,13 @@ impl Lab {
             hosts.join(", "),
             config.display()
         )
+    }
+
+    /// A shell of root on a host.
+    pub(crate) fn root(&self, host: usize, script: &str) -> Finished {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        run_with(&mut self.hosts.command(host, &command), Input::Null, LIMIT)
     }
 
     /// A case begins on clean hosts, whatever an earlier one has left.

@@ -12,6 +12,7 @@ mod lab;
 mod mistakes;
 mod ranks;
 mod readme;
+mod registry;
 mod slurm;
 mod small;
 mod ssh;

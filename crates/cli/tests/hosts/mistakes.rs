@@ -3,12 +3,11 @@
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
 use std::fs;
-use std::process::Command;
 
-use testkit::command::{Finished, Input, run_with};
+use testkit::command::Finished;
 use testkit::skip::Outcome;
 
-use crate::lab::{Case, HOME, IMAGE, LIMIT, Lab};
+use crate::lab::{Case, HOME, IMAGE, Lab};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("mistakes::a_host_asks_for_a_password", password),
@@ -61,20 +60,13 @@ fn changed_key(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Runs a script as root on a host.
-fn as_root(lab: &Lab, host: usize, script: &str) -> Finished {
-    let mut command = Command::new("sh");
-    command.args(["-e", "-c", script]).env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
-    run_with(&mut lab.hosts.command(host, &command), Input::Null, LIMIT)
-}
-
 /// Does something while a file system covers a directory of the third host.
 fn covered(lab: &Lab, place: &str, options: &str, work: impl Fn()) {
     let person = &lab.people[2];
     let owner = format!("uid={},gid={}", person.user.uid, person.user.gid);
-    as_root(lab, 2, &format!("mount -t tmpfs -o {owner},{options} tmpfs {place}")).ok();
+    lab.root(2, &format!("mount -t tmpfs -o {owner},{options} tmpfs {place}")).ok();
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-    as_root(lab, 2, &format!("umount -l {place}"));
+    lab.root(2, &format!("umount -l {place}"));
     if let Err(panic) = done {
         std::panic::resume_unwind(panic);
     }
@@ -103,7 +95,7 @@ fn home_over_quota(lab: &Lab) -> Outcome {
     covered(lab, HOME, "mode=700,size=20m", || {
         let done = up(lab, "config", &BOTH, NAMES);
         refused(&done, &["host3", "170MB", "make room there"]);
-        let left = as_root(lab, 2, &format!("ls -A {HOME}/.local/share/coracle/clusters || true"));
+        let left = lab.root(2, &format!("ls -A {HOME}/.local/share/coracle/clusters || true"));
         assert_eq!(left.out(), "", "{left:?}");
     });
     Ok(())
@@ -126,10 +118,10 @@ fn input_and_output(lab: &Lab) -> Outcome {
     let _ = fs::create_dir(&deck);
     lab.file("deck/large", &"x".repeat(3_000_000));
     lab.file("deck/words", "some words\n");
-    let place = lab.shared.join("ranks");
+    let place = lab.shared.join("deck-ranks");
     let text = format!(
         "name = \"deck\"\nimage = {IMAGE:?}\nnodes = 3\n{}input = \"./deck:/job/in\"\n\
-         output = [\"/job/rank:{}/{{node}}\", \"/job/all:./ranks/all\"]\n[run]\ncommand = '''\
+         output = [\"/job/rank:{}/{{node}}\", \"/job/all:./deck-ranks/all\"]\n[run]\ncommand = '''\
          for n in node1 node2 node3; do /run/coracle/rsh $n \"hostname > /job/rank; \
          wc -c < /job/in/large; cat /job/in/words\"; done; seq 100000 > /job/all; exit 3'''\n",
         lab.ssh(&["host1", "host2", "host3"]),

@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use testkit::command::{Finished, Input, run_with, until};
-use testkit::docker_registry::DockerRegistry;
 use testkit::hosts::{Process, lives_there};
 use testkit::image::{Built, Image};
 use testkit::layer::Layer;
@@ -17,7 +16,9 @@ use testkit::slurm::Cluster;
 
 use super::traces::Traces;
 use super::works::Work;
+use crate::images::noise;
 use crate::lab::{COUNT, LIMIT, Lab};
+use crate::registry;
 use crate::small::{self, BOX};
 
 /// The image that is pulled.
@@ -35,15 +36,7 @@ pub(super) struct Site<'l> {
 }
 
 fn big_image() -> Result<Built, Skip> {
-    let mut number = 0x2545_f491_4f6c_dd1d_u64;
-    let mut bytes = Vec::with_capacity(BIG);
-    while bytes.len() < BIG {
-        number ^= number << 13;
-        number ^= number >> 7;
-        number ^= number << 17;
-        bytes.extend(number.to_le_bytes());
-    }
-    let more = Layer::new().file("more", 0o644, bytes);
+    let more = Layer::new().file("more", 0o644, noise(1, BIG));
     Ok(Image::new().layer(small::layer()?).layer(more).env("PATH", "/bin").build())
 }
 
@@ -54,8 +47,8 @@ impl<'l> Site<'l> {
         let registry = Mutex::default();
         let mut site = Self { lab, slurm: None, registry, lengths: Mutex::default() };
         if works.contains(&Work::Pulled) {
-            site.fill_registry()?;
-            site.mend_registry();
+            registry::push(&site.registry_files(), "big", &big_image()?)?;
+            site.mend_registry()?;
         }
         if works.iter().any(|work| work.needs_slurm()) {
             let place = lab.shared.join("slurm-of-kills");
@@ -92,48 +85,23 @@ impl<'l> Site<'l> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the big image into the directory of a registry.
-    fn fill_registry(&self) -> Result<(), Skip> {
-        let place = self.lab.shared.join("registry");
-        if place.exists() {
-            return Ok(());
-        }
-        let registry = DockerRegistry::start().map_err(|error| Skip(error.to_string()))?;
-        registry.target().image("big", "1", &big_image()?).expect("an image in the registry");
-        let mut copy = Command::new("cp");
-        copy.arg("-r").arg(registry.storage()).arg(&place);
-        run_with(&mut copy, Input::Null, LIMIT).ok();
-        let text = format!(
-            "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: {}\n\
-             http:\n  addr: 127.0.0.1:5000\n  secret: tests\n",
-            place.display()
-        );
-        fs::write(self.lab.shared.join("registry.yml"), text).expect("a file");
-        Ok(())
+    /// The directory of the registry's files.
+    fn registry_files(&self) -> PathBuf {
+        self.lab.shared.join("registry-of-kills")
     }
 
     /// Starts the registry of the first host if it does not run.
-    fn mend_registry(&self) {
-        let config = self.lab.shared.join("registry.yml");
+    fn mend_registry(&self) -> Result<(), Skip> {
         let mut registry = self.registry();
-        if !config.exists() || registry.as_ref().is_some_and(lives_there) {
-            return;
+        if registry.as_ref().is_some_and(lives_there) {
+            return Ok(());
         }
         if let Some(mut dead) = registry.take() {
             let _ = dead.wait();
         }
-        let mut command = Command::new("docker-registry");
-        command.arg("serve").arg(config).env("PATH", "/usr/bin:/bin");
-        let mut command = self.lab.hosts.command(0, &command);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        *registry = Some(command.spawn().expect("a registry"));
-        drop(registry);
-        let up = until(LIMIT, || {
-            let words = ["-c", "exec 3<>/dev/tcp/127.0.0.1/5000"];
-            let mut command = self.lab.command(0, Path::new("/bin/bash"), &words);
-            (run_with(&mut command, Input::Null, LIMIT).code() == 0).then_some(())
-        });
-        assert!(up.is_some(), "the registry does not serve");
+        let on = |command: &Command| self.lab.hosts.command(0, command);
+        *registry = Some(registry::serve(&self.registry_files(), "127.0.0.1:5000", on)?);
+        Ok(())
     }
 
     /// Starts the site's daemons again that were killed.
@@ -143,7 +111,7 @@ impl<'l> Site<'l> {
             slurm.mend();
         }
         if self.registry().is_some() {
-            self.mend_registry();
+            self.mend_registry().expect("a registry");
         }
     }
 
