@@ -5,7 +5,8 @@
 //! caller's terminal do not reach it and one call reaches all that belongs to it. It blocks no
 //! signal, whatever the caller does (`std` passes the mask on since 1.66). The kernel sends
 //! it a signal when the caller's *thread* ends (`PR_SET_PDEATHSIG`), however that ends: the thread
-//! that starts it must live as long as it is wanted. [`unblocked`] only clears the mask.
+//! that starts it must live as long as it is wanted. [`dies_with`] does the same without a session,
+//! and [`unblocked`] only clears the mask.
 //!
 //! See [prctl(2)](https://man7.org/linux/man-pages/man2/prctl.2.html) and
 //! [setsid(2)](https://man7.org/linux/man-pages/man2/setsid.2.html).
@@ -22,9 +23,24 @@ use rustix::process::{Pid, Signal};
 /// # Errors
 /// None here. Spawning fails with `ESRCH` if the caller has died in between.
 pub fn apart(command: &mut Command, end: Option<Signal>) {
+    prepare(command, true, end);
+}
+
+/// Lets a command's process begin in the caller's session, with no signal blocked. It gets the
+/// signal when the caller's *thread* ends, as for [`apart`].
+///
+/// # Errors
+/// As for [`apart`].
+pub fn dies_with(command: &mut Command, end: Signal) {
+    prepare(command, false, Some(end));
+}
+
+fn prepare(command: &mut Command, own_session: bool, end: Option<Signal>) {
     let parent = rustix::process::getpid();
     let prepare = move || -> io::Result<()> {
-        rustix::process::setsid()?;
+        if own_session {
+            rustix::process::setsid()?;
+        }
         crate::event::block_none()?;
         if let Some(end) = end {
             rustix::process::set_parent_process_death_signal(Some(end))?;
@@ -45,22 +61,6 @@ pub fn unblocked(command: &mut Command) {
     // SAFETY: between `fork` and `execve` one system call is made, by a function that allocates
     // nothing and takes no lock.
     unsafe { command.pre_exec(crate::event::block_none) };
-}
-
-/// The same, and the kernel sends it a signal when the caller's *thread* ends, as for [`apart`]; it
-/// stays in the caller's session.
-pub fn dies_with(command: &mut Command, end: Signal) {
-    let parent = rustix::process::getpid();
-    let prepare = move || -> io::Result<()> {
-        crate::event::block_none()?;
-        rustix::process::set_parent_process_death_signal(Some(end))?;
-        if rustix::process::getppid() != Some(parent) {
-            return Err(io::Error::from(rustix::io::Errno::SRCH));
-        }
-        Ok(())
-    };
-    // SAFETY: as in `apart`.
-    unsafe { command.pre_exec(prepare) };
 }
 
 /// The processes of the session that this process began, itself included, from `/proc`. Zombies are
