@@ -42,10 +42,19 @@ const STALE_TRIES: u32 = 6;
 /// Makes a call again while the file server says `ESTALE`: another host has removed or replaced
 /// what this host's cache still leads to, and the next look-up asks the server. The kernel itself
 /// looks up once more only.
-fn retried<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+fn retried<T>(call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    while_stale(call, |errno| *errno == Errno::STALE)
+}
+
+fn while_stale<T, E>(
+    mut call: impl FnMut() -> std::result::Result<T, E>,
+    is_stale: impl Fn(&E) -> bool,
+) -> std::result::Result<T, E> {
     for attempt in 1..STALE_TRIES {
         match call() {
-            Err(Errno::STALE) => std::thread::sleep(Duration::from_millis(5) * attempt),
+            Err(error) if is_stale(&error) => {
+                std::thread::sleep(Duration::from_millis(5) * attempt);
+            }
             other => return other,
         }
     }
@@ -326,16 +335,8 @@ impl Root {
 
 /// Opens and reads a file again while the file server says `ESTALE`: another host has replaced it
 /// since it was opened.
-pub(crate) fn reread<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
-    for attempt in 1..STALE_TRIES {
-        match call() {
-            Err(error) if error.errno() == Some(Errno::STALE.raw_os_error()) => {
-                std::thread::sleep(Duration::from_millis(5) * attempt);
-            }
-            other => return other,
-        }
-    }
-    call()
+pub(crate) fn reread<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
+    while_stale(call, |error| error.errno() == Some(Errno::STALE.raw_os_error()))
 }
 
 /// Reads an open file whole, up to `limit`.
