@@ -76,15 +76,11 @@ pub fn serve(session: &Session, options: &Options) -> Result<()> {
     let key = Key::generate().map_err(lost)?;
     let secure = Arc::new(Secure::new(&key).map_err(lost)?);
     let (listener, port) = listen(options.address).map_err(lost)?;
-    let at = options.address.into_iter().chain(local::own());
-    let mut addresses = Vec::new();
-    at.for_each(|address| {
-        if !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    });
+    let mut addresses = local::own();
+    addresses.retain(|address| Some(*address) != options.address);
+    addresses.splice(0..0, options.address);
     say(&Said::At { key: key.public(), port, addresses })?;
-    let store = session.store().map_err(Error::from)?.clone();
+    let store = session.store()?.clone();
     // From the first blob to the name nothing may be removed.
     let _lease = store.lease().map_err(containers::Error::from)?;
     let shelf = Arc::new(Shelf::new(store));

@@ -8,7 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use containers::Cancel;
-use containers::images::parts::{Origin, broken};
+use containers::images::parts::Origin;
+use containers::images::pull::broken;
 use net::peers::secure::{Secure, SecureStream, explain};
 use oci::Descriptor;
 use store::Ingest;
@@ -123,8 +124,9 @@ impl<'a> Fetch<'a> {
                         let number = next.fetch_add(1, Ordering::Relaxed);
                         let Some(blob) = self.shelf.blob(number) else { return };
                         if let Err(error) = self.blob(number, &blob, &mut line) {
-                            self.stopped.store(true, Ordering::Relaxed);
                             let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                            // What others fail with because of this comes after it.
+                            self.stopped.store(true, Ordering::Relaxed);
                             first.get_or_insert(error);
                         }
                     }

@@ -174,7 +174,7 @@ impl Shelf {
     /// Free bytes where the store is.
     fn room(&self) -> Option<u64> {
         let found = rustix::fs::statvfs(self.store.path()).ok()?;
-        Some(found.f_bavail * found.f_frsize)
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
     fn full(&self, what: &str, free: u64) -> Error {

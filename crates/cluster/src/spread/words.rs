@@ -11,7 +11,7 @@ use oci::Digest;
 
 use crate::error::{Error, Result};
 
-/// A manifest has at most four MiB.
+/// A manifest has at most four MiB, which are twice as many digits.
 const LONGEST: usize = 10 << 20;
 
 /// What a process says.
@@ -43,16 +43,18 @@ impl fmt::Display for Said {
                 write!(f, "at {key} {port}")?;
                 addresses.iter().try_for_each(|address| write!(f, " {address}"))
             }
-            Self::Image(parts) => {
-                let digest = parts.manifest.descriptor().digest;
-                write!(f, "image {} {} {digest} ", parts.reference, parts.known_as)?;
-                parts.manifest.raw().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-            }
+            Self::Image(parts) => write_image(f, parts),
             Self::Whole => f.write_str("whole"),
             Self::Done(id) => write!(f, "done {id}"),
             Self::Alone(why) => write!(f, "alone {}", why.replace('\n', " ")),
         }
     }
+}
+
+fn write_image(f: &mut fmt::Formatter<'_>, parts: &Parts) -> fmt::Result {
+    let digest = parts.manifest.descriptor().digest;
+    write!(f, "image {} {} {digest} ", parts.reference, parts.known_as)?;
+    parts.manifest.raw().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
 /// Another host, as it has said where it is.
@@ -127,7 +129,8 @@ pub struct Order {
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(parts) = &self.image {
-            writeln!(f, "{}", Said::Image(Box::new(parts.clone())))?;
+            write_image(f, parts)?;
+            f.write_str("\n")?;
         }
         self.hosts.iter().try_for_each(|host| writeln!(f, "host {host}"))?;
         self.guests.iter().try_for_each(|key| writeln!(f, "guest {key}"))?;
@@ -147,7 +150,7 @@ impl Order {
             let limit = LONGEST as u64;
             let count = std::io::Read::take(&mut *from, limit).read_line(&mut line);
             if !count.is_ok_and(|count| count > 0) {
-                return Err(Error::new("the driver is gone"));
+                return Err(super::gone());
             }
             let line = line.trim_end_matches('\n');
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -177,8 +180,10 @@ impl Lines {
     /// # Errors
     /// If a line is longer than any should be.
     pub fn take(&mut self, piece: &[u8]) -> Result<Vec<String>> {
+        // What is left of earlier pieces has no end of a line.
+        let old = self.0.len();
         self.0.extend_from_slice(piece);
-        let Some(end) = self.0.iter().rposition(|&byte| byte == b'\n') else {
+        let Some(end) = piece.iter().rposition(|&byte| byte == b'\n').map(|end| old + end) else {
             return if self.0.len() > LONGEST {
                 Err(unknown("a long line"))
             } else {

@@ -40,12 +40,6 @@ impl Origin {
     }
 }
 
-/// What a failed read of [`Origin::open`] means.
-pub fn broken(error: std::io::Error) -> Error {
-    registry::Error::from_io(error)
-        .map_or_else(|error| Error::failed("the download broke off").cause(error), Error::from)
-}
-
 impl Parts {
     /// Those of an image in the store; `None` if it is not there.
     ///

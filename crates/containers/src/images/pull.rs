@@ -109,6 +109,12 @@ impl<'a> Road<'a> {
     }
 }
 
+/// What a failed read of bytes from a registry means.
+pub fn broken(error: std::io::Error) -> Error {
+    registry::Error::from_io(error)
+        .map_or_else(|error| Error::failed("the download broke off").cause(error), Error::from)
+}
+
 /// Which images to pull.
 #[derive(Debug, Clone)]
 pub struct PullRequest {

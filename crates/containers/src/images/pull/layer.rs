@@ -12,7 +12,7 @@ use registry::Client;
 use rustix::fs::{CWD, Mode, OFlags};
 use store::{BeginBlob, BeginTree, Ingest, Staging, Store};
 
-use super::{Road, pipe};
+use super::{Road, broken, pipe};
 use crate::error::{Error, Result};
 use crate::events::Moving;
 
@@ -156,11 +156,7 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> (usize, Option<Error>) {
             Ok(count) => filled += count,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => {
-                let report = registry::Error::from_io(error).map_or_else(
-                    |error| Error::failed("the download broke off").cause(error),
-                    Error::from,
-                );
-                return (filled, Some(report));
+                return (filled, Some(broken(error)));
             }
         }
     }
