@@ -31,7 +31,7 @@
 //! | [`remote`] | what is known of other hosts |
 //! | [`agent`] | the process that answers for names, and about other hosts |
 //! | [`table`] | what engines read of the members of a host |
-//! | `rows` | its rows of networks that are gone |
+//! | `rows` | its file, and rows of networks that are gone |
 //! | [`hosts`] | the lines of `/etc/hosts`, and writing them to a file that is mounted |
 //! | [`dns`] | answers to questions for names: pure functions |
 //! | [`switch`] | forwards frames between members that have network namespaces |

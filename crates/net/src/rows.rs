@@ -1,4 +1,4 @@
-//! Rows of the [table](crate::table) of networks that are gone.
+//! The file of the [table](crate::table), and its rows of networks that are gone.
 
 use std::path::{Path, PathBuf};
 

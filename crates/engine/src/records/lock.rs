@@ -6,9 +6,9 @@
 //! each other, and one that wants it exclusively can tell an asker from a holder ([`take`]).
 //!
 //! `flock(2)` is tried first, then open-file-description locks; where the file system belongs to
-//! one kernel, both are taken ([`sys::carried`]). A lock that another machine does not see would
-//! say there that the process is dead. So a lock counts between machines only where the file system
-//! is known to carry it ([`reach`]).
+//! one kernel, both are taken ([`sys::carried`]); only [`wait`] takes the first that is there. A
+//! lock that another machine does not see would say there that the process is dead. So a lock
+//! counts between machines only where the file system is known to carry it ([`reach`]).
 
 use std::os::fd::AsFd;
 use std::time::Duration;

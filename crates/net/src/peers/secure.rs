@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustls::Connection;
 
 use super::key::{Key, PublicKey};
+pub use super::tls::explain;
 use super::tls::{self, Tls};
 use crate::locks;
 
@@ -60,11 +61,6 @@ impl Secure {
         let tls = self.tls.dialled(key, *to.ip()).map_err(io::Error::other)?;
         SecureStream::greet(socket, tls, greet)
     }
-}
-
-/// In words for a user, what ended a connection.
-pub fn explain(error: &io::Error) -> String {
-    tls::explain(error)
 }
 
 /// A connection whose other side is known. Dropped, it is closed.

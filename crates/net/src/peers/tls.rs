@@ -83,7 +83,7 @@ pub(super) fn peer(connection: &rustls::Connection) -> Option<PublicKey> {
 }
 
 /// In words for a user, what ended a connection.
-pub(super) fn explain(error: &io::Error) -> String {
+pub fn explain(error: &io::Error) -> String {
     use rustls::AlertDescription as A;
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match inner {
