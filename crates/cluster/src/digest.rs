@@ -1,7 +1,7 @@
 //! The digest of a file.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 
 use oci::Digester;
 
@@ -10,14 +10,7 @@ const PIECE: usize = 1 << 18;
 
 /// SHA-256 of a file, in hexadecimal digits.
 pub(crate) fn digest(file: &mut File) -> io::Result<String> {
-    let (mut hash, mut piece) = (Digester::sha256(), vec![0; PIECE]);
-    loop {
-        match file.read(&mut piece) {
-            Ok(0) => break,
-            Ok(count) => hash.update(&piece[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let mut hash = Digester::sha256();
+    io::copy(&mut io::BufReader::with_capacity(PIECE, file), &mut hash)?;
     Ok(hash.finish().hex().to_owned())
 }

@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use super::Task;
+use super::hosts::report;
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::wire::PIECE;
@@ -58,8 +59,7 @@ pub(super) fn result(
             Some(Event::Ended(Ended::Code(0))) => return Ok(()),
             Some(Event::Ended(ended)) => {
                 let said = String::from_utf8_lossy(&said);
-                let at = said.rfind("error: ").map_or(0, |at| at + "error: ".len());
-                return Err(match said[at..].trim() {
+                return Err(match report(&said) {
                     "" => failed(format!("it ended with {}", ended.exit_status())),
                     said => Error::new(said.replace("\n  cause: ", ": ")),
                 });

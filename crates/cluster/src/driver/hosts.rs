@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::channel::{Event, Running};
+use crate::channel::{Event, Running, Stream};
 use crate::error::{Error, Result};
 use crate::routes::Route;
 use crate::wire::messages::Facts;
@@ -19,7 +19,7 @@ pub struct Lost {
 }
 
 /// How a command on a host has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Done {
     /// Its exit status, 128+n for signal n.
     pub status: u8,
@@ -38,6 +38,39 @@ impl Done {
     /// What it has printed, as text, without the end of its last line.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.out).trim_end_matches('\n').to_owned()
+    }
+
+    /// All of a command: of each stream the pieces that begin within so many bytes.
+    ///
+    /// # Errors
+    /// As [`Done::take`].
+    pub(super) fn of(task: &dyn Task, limit: usize) -> Result<Self> {
+        let mut done = Self::default();
+        while let Some(event) = task.event() {
+            match event {
+                Event::Output(Stream::Output, bytes) if done.out.len() < limit => {
+                    done.out.extend(bytes);
+                }
+                Event::Output(Stream::Errors, _) if done.err.len() >= limit => {}
+                other => done.take(other)?,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Takes all but output.
+    ///
+    /// # Errors
+    /// If the command was not started, or its host is lost.
+    pub(super) fn take(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::Output(Stream::Output, _) => {}
+            Event::Output(Stream::Errors, bytes) => self.err.extend(bytes),
+            Event::Ended(ended) => self.status = ended.exit_status(),
+            Event::Failed(why) => return Err(Error::new(why)),
+            Event::Lost(why) => return Err(Error::new(why.to_string())),
+        }
+        Ok(())
     }
 }
 
@@ -246,10 +279,14 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A command that has failed, with what it said.
 pub(super) fn failed(what: impl fmt::Display, words: &[String], done: &Done) -> Error {
     let said = String::from_utf8_lossy(&done.err);
-    // The last lines of its own report: a fact, causes and a hint.
-    let at = said.rfind("error: ").unwrap_or(0);
-    let said = said[at..].trim();
-    let said = said.strip_prefix("error: ").unwrap_or(said);
+    let said = report(&said);
     let command = crate::shell::join(words);
     Error::new(format!("{what}: {said}")).with_hint(format!("the command was: coracle {command}"))
+}
+
+/// The last lines of what a command of Coracle has said, its own report: a fact, causes and a hint.
+pub(super) fn report(said: &str) -> &str {
+    const ERROR: &str = "error: ";
+    let at = said.rfind(ERROR).map_or(0, |at| at + ERROR.len());
+    said[at..].trim()
 }

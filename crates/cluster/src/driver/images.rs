@@ -65,14 +65,18 @@ pub(super) fn spread(name: &str, hosts: &[String], at: &At<'_>) -> Result<bool> 
         }
     };
     let is_new = stored.is_none() || !lacking.is_empty();
-    if lacking.is_empty() {
-        let here = At { host: driver, ..*at };
-        pull(name, &here)?;
-    } else {
+    if !lacking.is_empty() {
         hand_on(name, driver, &lacking, !sharing.is_empty(), at)?;
+        fits(name, driver)?;
+    } else if stored.is_none() {
+        pull(name, &At { host: driver, ..*at })?;
+    } else {
+        fits(name, driver)?;
     }
-    fits(name, driver)?;
-    let wanted = id(name, driver)?.ok_or_else(|| gone(name, driver))?;
+    let wanted = match stored {
+        Some(stored) => stored,
+        None => id(name, driver)?.ok_or_else(|| gone(name, driver))?,
+    };
     at_once(sharing.iter().chain(&lacking), |host| check(name, &wanted, *host))
         .into_iter()
         .collect::<Result<Vec<()>>>()?;
@@ -139,7 +143,7 @@ fn give(name: &str, from: &dyn Host, host: &dyn Host) -> Result<()> {
     let from = from.start(&save, false)?;
     let to = host.start(&load, true)?;
     let (sent, loaded) = std::thread::scope(|scope| {
-        let loaded = scope.spawn(|| collect(&*to));
+        let loaded = scope.spawn(|| Done::of(&*to, usize::MAX));
         let sent = send(&*from, &*to);
         let lost = |_| Err(Error::new("a thread of the driver has ended"));
         (sent, loaded.join().unwrap_or_else(lost))
@@ -155,37 +159,14 @@ fn give(name: &str, from: &dyn Host, host: &dyn Host) -> Result<()> {
 
 /// Gives all output of one command to another one. Returns how the first has ended.
 fn send(from: &dyn Task, to: &dyn Task) -> Result<Done> {
-    let mut done = Done { status: 0, out: Vec::new(), err: Vec::new() };
+    let mut done = Done::default();
     let mut open = true;
     while let Some(event) = from.event() {
         match event {
             Event::Output(Stream::Output, bytes) if open => open = to.input(&bytes).is_ok(),
-            other => end(&mut done, other)?,
+            other => done.take(other)?,
         }
     }
     to.close_input()?;
     Ok(done)
-}
-
-/// All output of a command.
-fn collect(task: &dyn Task) -> Result<Done> {
-    let mut done = Done { status: 0, out: Vec::new(), err: Vec::new() };
-    while let Some(event) = task.event() {
-        match event {
-            Event::Output(Stream::Output, bytes) => done.out.extend(bytes),
-            other => end(&mut done, other)?,
-        }
-    }
-    Ok(done)
-}
-
-fn end(done: &mut Done, event: Event) -> Result<()> {
-    match event {
-        Event::Output(Stream::Output, _) => {}
-        Event::Output(Stream::Errors, bytes) => done.err.extend(bytes),
-        Event::Ended(ended) => done.status = ended.exit_status(),
-        Event::Failed(why) => return Err(Error::new(why)),
-        Event::Lost(why) => return Err(Error::new(why.to_string())),
-    }
-    Ok(())
 }

@@ -5,9 +5,9 @@ use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{Read, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
@@ -88,11 +88,6 @@ fn cannot_wait(error: &std::io::Error) -> Error {
     Error::new(format!("a command's end cannot be waited for: {error}"))
 }
 
-fn ended(status: ExitStatus) -> Ended {
-    let code = status.code().map(Ended::Code);
-    code.unwrap_or_else(|| Ended::Signal(status.signal().unwrap_or(0)))
-}
-
 impl Host for Local {
     fn name(&self) -> &'static str {
         "this machine"
@@ -122,7 +117,7 @@ impl Host for Local {
             let lost = |_| std::io::Error::other("its output was not read");
             let output = output.join().map_err(lost).flatten();
             let output = output.map_err(|error| not_started(words, &error))?;
-            let status = ended(output.status).exit_status();
+            let status = Ended::from(output.status).exit_status();
             Ok(Done { status, out: output.stdout, err: output.stderr })
         })
     }
@@ -200,7 +195,7 @@ pub(super) fn attached(
         let mut ready = [PollFd::new(&end, PollFlags::IN), PollFd::new(&signals.fd, PollFlags::IN)];
         let _ = poll(&mut ready, None);
         if let Some(status) = child.try_wait().map_err(|error| cannot_wait(&error))? {
-            return Ok(ended(status).exit_status());
+            return Ok(Ended::from(status).exit_status());
         }
         while let Ok(Some(signal)) = signals.fd.next() {
             // A key on the terminal reaches the command, too.
@@ -283,7 +278,7 @@ impl Task for LocalTask {
         wait_for(self.pid()?);
         let mut child = lock(&self.child).take()?;
         let status = child.wait().ok()?;
-        Some(Event::Ended(ended(status)))
+        Some(Event::Ended(status.into()))
     }
 
     fn input(&self, bytes: &[u8]) -> Result<()> {

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use super::{Container, Hosts, Task, member, status};
+use super::status::{short, status};
+use super::{Container, Hosts, Task, member};
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::wire::messages::Ended;
@@ -65,7 +66,7 @@ impl Logs {
     ) -> Result<()> {
         let all = member::members(cluster, hosts)?;
         let chosen = chosen(cluster, names, &all)?;
-        let width = chosen.iter().map(|one| member::short(cluster, &one.name).len()).max();
+        let width = chosen.iter().map(|one| short(cluster, &one.name).len()).max();
         let show = Show { logs: self, cluster, names, hosts, reader, width: width.unwrap_or(0) };
         show.all(&chosen)
     }
@@ -215,7 +216,7 @@ impl Show<'_> {
 
     /// Reads one log to its end.
     fn read(&self, name: &str, task: &dyn Task, lock: &Mutex<()>) -> Result<()> {
-        let short = member::short(self.cluster, name);
+        let short = short(self.cluster, name);
         let sum: usize = short.bytes().map(usize::from).sum();
         let colour = COLOURS[sum % COLOURS.len()];
         let head = |stream: Stream| {

@@ -9,8 +9,9 @@ use containers::config::nearest::nearest;
 
 use super::doors::Doors;
 use super::relay::{Ended, Signals, relay};
+use super::status::{short, status};
 use super::transfer::Transfer;
-use super::{Attach, Container, Hosts, Ran, Setting, Watcher, ranks, status};
+use super::{Attach, Container, Hosts, Ran, Setting, ranks};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::spec::Spec;
@@ -118,7 +119,7 @@ pub fn run_again(
         }
         None => (inside(&plan, &hosts, (attach, &signals), time)?, None),
     };
-    let transfer = Transfer { hosts: &hosts, session, watcher: &Silent };
+    let transfer = Transfer { hosts: &hosts, session, stop: &|| false };
     Ok(Ran::of((ended, note), time, || transfer.output(&plan)))
 }
 
@@ -139,26 +140,6 @@ fn inside(
     let doors = Doors::open(plan, hosts)?;
     let far = (!hosts.is_local()).then_some(&*container.host);
     attached(hosts, &container.host, &doors.told(far, &words), (attach, signals), time)
-}
-
-/// Nobody looks.
-struct Silent;
-
-impl Watcher for Silent {
-    fn phase(&self, _: &str) -> Result<()> {
-        Ok(())
-    }
-
-    fn signal(&self, within: Duration) -> Option<i32> {
-        std::thread::sleep(within);
-        None
-    }
-}
-
-/// The name of a container without that of its cluster: `node2`, `db-1`.
-pub(super) fn short<'c>(cluster: &str, name: &'c str) -> &'c str {
-    let short = name.strip_prefix(cluster).and_then(|rest| rest.strip_prefix('-'));
-    short.unwrap_or(name)
 }
 
 /// The containers of a cluster that is up.

@@ -2,7 +2,8 @@
 //!
 //! Every step is a command of Coracle on a [`Host`], and looks first whether its work is done
 //! already. So `up` after a killed `up` goes on, and nothing is remembered beside what the
-//! commands leave: containers and a network with the cluster's label. `down` removes these.
+//! commands leave, containers and a network with the cluster's label, and where other hosts and
+//! their stores are (`reach`). `down` removes these.
 
 mod archive;
 mod at;
@@ -42,7 +43,7 @@ pub use local::Local;
 pub use logs::{Logs, Reader};
 pub use member::{Exec, exec, run_again};
 pub use reach::Reach;
-pub use status::{Container, status, status_of_reached};
+pub use status::{Container, status_of_reached};
 
 /// What happens meanwhile.
 pub trait Watcher: Sync {
@@ -199,7 +200,8 @@ pub fn start(
         }
         if matches!(phase.steps[..], [Step { act: Act::Input(_), .. }, ..]) {
             watcher.phase(&phase.name)?;
-            let transfer = transfer::Transfer { hosts: &hosts, session, watcher };
+            let stop = || watcher.is_stopped();
+            let transfer = transfer::Transfer { hosts: &hosts, session, stop: &stop };
             is_new |= transfer.input(&phase.steps)?;
         } else if !matches!(phase.steps[..], [Step { act: Act::Reach(_), .. }, ..]) {
             watcher.phase(&phase.name)?;
@@ -360,7 +362,8 @@ impl Cluster {
             let task = self.hosts.of(host)?.start(&doors.told(host, words), false)?;
             (relay::relay(task, false, &signal, self.time)?, None)
         };
-        let transfer = transfer::Transfer { hosts: &self.hosts, session, watcher };
+        let stop = || watcher.is_stopped();
+        let transfer = transfer::Transfer { hosts: &self.hosts, session, stop: &stop };
         Ok(Some(Ran::of(ended, self.time, || transfer.output(&self.plan))))
     }
 }

@@ -10,10 +10,10 @@ mod mpiexec;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::at::words;
 use super::hosts::{Done, Host, Hosts, at_once, failed};
 use super::images;
 use super::relay::{Ended, relay};
-use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::plan::{Node, PROGRAM, Plan, Ranks};
 use crate::ranks::choice::{Choice, Offer, choose};
@@ -51,23 +51,21 @@ pub(super) fn run(
     (input, signal): (bool, &(dyn Fn(Duration) -> Option<i32> + Sync)),
     time: Option<Duration>,
 ) -> Result<(Ended, Option<String>)> {
-    let found = look(plan, ranks, hosts)?;
     let name = sys::random::suffix().map_err(|error| Error::new(error.to_string()))?;
     let launch = Launch { plan, ranks, hosts, name, input };
-    let choice = launch.choose(&found)?;
+    let choice = launch.choose(&launch.look()?)?;
     let command = launch.rank()?;
-    let launcher = match &choice {
-        Choice::Srun(_) => "srun",
-        Choice::Mpiexec(one) => &one.path,
-    };
-    let (task, doors) = match &choice {
+    let (launcher, task, doors) = match &choice {
         Choice::Srun(mpi) => {
             let names: Vec<String> =
                 ranks.hosts.iter().filter_map(|host| host.host.clone()).collect();
             let words = [ranks.srun(mpi, &names), command].concat();
-            (hosts.driver().launch(&words, input)?, None)
+            ("srun", hosts.driver().launch(&words, input)?, None)
         }
-        Choice::Mpiexec(one) => launch.by_mpiexec(one, command)?,
+        Choice::Mpiexec(one) => {
+            let (task, doors) = launch.by_mpiexec(one, command)?;
+            (&*one.path, task, doors)
+        }
     };
     let told = |within| {
         let number = signal(within)?;
@@ -80,45 +78,34 @@ pub(super) fn run(
     Ok((Ended { status: ranks.0, ..ended }, ranks.1))
 }
 
-/// The MPI of the program, as its libraries in the container of the first node say.
-fn look(plan: &Plan, ranks: &Ranks, hosts: &Hosts) -> Result<Found> {
-    let node = plan.nodes.first().ok_or_else(|| Error::new("there is no node for ranks"))?;
-    let mut words = vec!["exec".to_owned()];
-    words.extend(ranks.surroundings());
-    words.extend([&node.container, PROGRAM, "cluster", "mpi", "--"].map(str::to_owned));
-    words.extend(ranks.command.iter().cloned());
-    let done = hosts.of(node.host.as_deref())?.run(&words)?;
-    let what = || format!("the MPI of {} in {}", ranks.command[0], node.container);
-    if !done.is_good() {
-        return Err(failed(what(), &words, &done));
-    }
-    serde_json::from_slice(&done.out).map_err(|error| Error::new(format!("{}: {error}", what())))
-}
-
 /// All that another program says.
-fn ask(host: &dyn Host, words: &[&str]) -> Result<Done> {
-    let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-    let task = host.launch(&words, false)?;
-    let mut done = Done { status: 0, out: Vec::new(), err: Vec::new() };
-    while let Some(event) = task.event() {
-        match event {
-            Event::Output(Stream::Output, bytes) if done.out.len() < SAYS => done.out.extend(bytes),
-            Event::Output(Stream::Errors, bytes) if done.err.len() < SAYS => done.err.extend(bytes),
-            Event::Output(..) => {}
-            Event::Ended(ended) => done.status = ended.exit_status(),
-            Event::Failed(why) => return Err(Error::new(why)),
-            Event::Lost(why) => return Err(Error::new(why.to_string())),
-        }
-    }
-    Ok(done)
+fn ask(host: &dyn Host, all: &[&str]) -> Result<Done> {
+    Done::of(&*host.launch(&words(all), false)?, SAYS)
 }
 
 impl Launch<'_> {
     /// The node whose host a launcher of MPI runs on, and that host.
     fn first(&self) -> Result<(&Node, &dyn Host)> {
         let node = self.plan.nodes.first();
-        let node = node.ok_or_else(|| Error::new("there is no node for ranks"))?;
+        let node = node.ok_or_else(|| Error::new("ranks need a node"))?;
         Ok((node, self.hosts.of(node.host.as_deref())?))
+    }
+
+    /// The MPI of the program, as its libraries in the container of the first node say.
+    fn look(&self) -> Result<Found> {
+        let (node, host) = self.first()?;
+        let command = &self.ranks.command;
+        let mut all = vec!["exec".to_owned()];
+        all.extend(self.ranks.surroundings());
+        all.extend(words(&[&node.container, PROGRAM, "cluster", "mpi", "--"]));
+        all.extend(command.iter().cloned());
+        let done = host.run(&all)?;
+        let what = || format!("the MPI of {} in {}", command[0], node.container);
+        if !done.is_good() {
+            return Err(failed(what(), &all, &done));
+        }
+        serde_json::from_slice(&done.out)
+            .map_err(|error| Error::new(format!("{}: {error}", what())))
     }
 
     fn choose(&self, found: &Found) -> Result<Choice> {

@@ -423,13 +423,14 @@ impl Nodes {
         let mut clocks = Vec::new();
         let node = |(one, stores): (Opened<'r>, Stores)| {
             clocks.extend(one.clock);
-            (Remote::new(one.channel, one.launcher, stores), one.host.address)
+            let address = one.host.address.or_else(|| address_of(one.channel.facts()));
+            (Remote::new(one.channel, one.launcher, stores), address)
         };
         let mut all: Vec<(Remote, Option<Ipv4Addr>)> = all.map(node).collect();
         let known = all.iter().map(|(remote, address)| {
             let facts = remote.facts();
-            let address = address.or_else(|| address_of(facts));
-            Known { address, interfaces: &facts.interfaces, ports: &facts.equipment.ports }
+            let (interfaces, ports) = (&facts.interfaces[..], &facts.equipment.ports[..]);
+            Known { address: *address, interfaces, ports }
         });
         let routes = routes::find(&known.collect::<Vec<_>>());
         for ((remote, _), route) in all.iter_mut().zip(routes) {
@@ -451,7 +452,6 @@ impl Nodes {
         };
         let site = |(remote, address): &(Remote, Option<Ipv4Addr>)| {
             let facts = remote.facts();
-            let address = address.or_else(|| address_of(facts));
             Site {
                 host: Some(remote.name().to_owned()),
                 program: facts.executable.display().to_string(),
@@ -632,8 +632,7 @@ fn find_stores(opened: &[Opened<'_>], setting: &Setting, place: &Place) -> Resul
 
 /// Whether a name may mean a container, of which nothing but the name is known.
 fn may_mean(cluster: &str, node: &str, container: &str) -> bool {
-    let short = container.strip_prefix(cluster).and_then(|rest| rest.strip_prefix('-'));
-    let short = short.unwrap_or(container);
+    let short = super::status::short(cluster, container);
     let role = short.rsplit_once('-').map_or(short, |(role, _)| role);
     [container, short, role].contains(&node)
 }

@@ -74,8 +74,12 @@ impl Remote {
 
     /// Tells the agent what it does if this driver is lost.
     pub(super) fn clean_up_by(&self, words: &[&str]) -> Result<()> {
-        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        Ok(self.channel().at_end(self.words(OWN, &words))?)
+        Ok(self.channel().at_end(self.words(OWN, &super::at::words(words)))?)
+    }
+
+    fn begin(&self, start: Start, input: bool) -> Result<Box<dyn Task>> {
+        let start = if input { start.with_input() } else { start };
+        Ok(Box::new(self.channel().start(&start)?))
     }
 
     fn words(&self, program: &str, words: &[String]) -> Vec<String> {
@@ -113,15 +117,11 @@ impl Host for Remote {
     }
 
     fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
-        let start = Start::new(self.words(OWN, words));
-        let start = if input { start.with_input() } else { start };
-        Ok(Box::new(self.channel().start(&start)?))
+        self.begin(Start::new(self.words(OWN, words)), input)
     }
 
     fn launch(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
-        let start = Start::new(words.to_vec());
-        let start = if input { start.with_input() } else { start };
-        Ok(Box::new(self.channel().start(&start)?))
+        self.begin(Start::new(words.to_vec()), input)
     }
 
     fn program(&self) -> Result<Vec<String>> {

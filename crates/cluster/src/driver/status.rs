@@ -26,15 +26,18 @@ pub struct Container {
     pub ports: String,
 }
 
+/// The name of a container without that of its cluster: `node2`, `db-1`.
+pub(super) fn short<'c>(cluster: &str, name: &'c str) -> &'c str {
+    let short = name.strip_prefix(cluster).and_then(|rest| rest.strip_prefix('-'));
+    short.unwrap_or(name)
+}
+
 /// The containers of a cluster, by name.
 ///
 /// # Errors
 /// If they cannot be listed.
-pub fn status(cluster: &str, hosts: &Hosts) -> Result<Vec<Container>> {
-    let all: Result<Vec<_>> = hosts.each(|host| on(cluster, host)).into_iter().collect();
-    let mut found = all?.concat();
-    found.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(found)
+pub(super) fn status(cluster: &str, hosts: &Hosts) -> Result<Vec<Container>> {
+    by_name(hosts, |host| on(cluster, host))
 }
 
 /// The containers on the hosts that answer, by name, and the hosts that do not.
@@ -46,10 +49,18 @@ pub fn status_of_reached(cluster: &str, hosts: &Hosts) -> Result<(Vec<Container>
         Err(_) if host.lost().is_some() => Ok(Vec::new()),
         found => found,
     };
+    Ok((by_name(hosts, list)?, hosts.lost()))
+}
+
+/// What each host lists, by name.
+fn by_name(
+    hosts: &Hosts,
+    list: impl Fn(&dyn Host) -> Result<Vec<Container>> + Sync,
+) -> Result<Vec<Container>> {
     let all: Result<Vec<_>> = hosts.each(list).into_iter().collect();
     let mut found = all?.concat();
     found.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok((found, hosts.lost()))
+    Ok(found)
 }
 
 /// Removes containers that an earlier driver has left in the middle of its work: those that look

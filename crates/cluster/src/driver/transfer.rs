@@ -11,16 +11,17 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use containers::Session;
 use containers::container::copy::{Landing, Packing, spool};
 
+use super::INTERRUPTED;
 use super::archive::{feed, result};
 use super::at::words;
-use super::hosts::{Host, Hosts, at_once};
-use super::{INTERRUPTED, Watcher};
+use super::hosts::{Host, Hosts, at_once, report};
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::files::{Ask, Files, What, full};
@@ -33,7 +34,8 @@ const TRIES: u32 = 3;
 pub(super) struct Transfer<'t> {
     pub(super) hosts: &'t Hosts,
     pub(super) session: &'t Session,
-    pub(super) watcher: &'t dyn Watcher,
+    /// Whether to end.
+    pub(super) stop: &'t (dyn Fn() -> bool + Sync),
 }
 
 /// How a copy from a node has ended.
@@ -70,7 +72,7 @@ struct Need<'s> {
 
 impl Transfer<'_> {
     fn may_go_on(&self) -> Result<()> {
-        if self.watcher.is_stopped() { Err(Error::new(INTERRUPTED)) } else { Ok(()) }
+        if (self.stop)() { Err(Error::new(INTERRUPTED)) } else { Ok(()) }
     }
 
     /// Has the input on all nodes. Returns whether something was copied.
@@ -288,8 +290,7 @@ fn list(host: &dyn Host, copy: &Copy, ask: Ask, path: &str, wanted: &Files) -> R
     let found = (status == Some(0)).then(|| Files::from_bytes(&out)).flatten();
     found.ok_or_else(|| {
         let said = String::from_utf8_lossy(&said);
-        let at = said.rfind("error: ").map_or(0, |at| at + "error: ".len());
-        Error::new(format!("{path} on {}: {}", copy.node, said[at..].trim()))
+        Error::new(format!("{path} on {}: {}", copy.node, report(&said)))
     })
 }
 
@@ -310,8 +311,11 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        let _ = open_up(&self.0);
-        let _ = fs::remove_dir_all(&self.0);
+        if let (Some(parent), Some(name)) = (self.0.parent(), self.0.file_name())
+            && let Ok(parent) = File::open(parent)
+        {
+            let _ = sys::fs::remove_tree(&parent, name.as_bytes());
+        }
     }
 }
 

@@ -11,14 +11,13 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, test_kill_process};
-use sys::event::{MaskGuard, SignalFd, SignalSet};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use sys::event::{MaskGuard, SignalFd, SignalSet, send_signal};
 
 use crate::error::{Error, Result};
 use crate::place;
@@ -79,7 +78,7 @@ impl Ranks {
         let failed = |error: io::Error| Error::new(format!("a rank cannot be started: {error}"));
         let number = NUMBERS.iter().find_map(|name| environment(name)?.parse::<u32>().ok());
         let number = number.ok_or_else(|| {
-            Error::new("this process is not a rank: its launcher has given it no number").with_hint(
+            Error::new("the launcher has given this process no rank number").with_hint(
                 "the driver starts it: coracle cluster up -f FILE, with launch = \"ranks\"",
             )
         })?;
@@ -115,9 +114,7 @@ impl Ranks {
                 break status;
             }
         };
-        let ended = status.code().map(Ended::Code);
-        let status = ended.unwrap_or_else(|| Ended::Signal(status.signal().unwrap_or(0)));
-        let status = status.exit_status();
+        let status = Ended::from(status).exit_status();
         if status != 0 && !is_ended_by_launcher {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
             let mut end = path.clone().into_os_string();
@@ -139,12 +136,7 @@ impl Ranks {
             // Another process may have its number by now.
             let now = sys::process::start_time(pid.as_raw_nonzero().get().cast_unsigned())?;
             let is_same = start.parse() == Ok(now);
-            let sent = match Signal::from_named_raw(number) {
-                Some(signal) if is_same => kill_process(pid, signal),
-                None if is_same => test_kill_process(pid),
-                _ => return None,
-            };
-            sent.ok()
+            is_same.then(|| send_signal(pid, number).ok()).flatten()
         });
         reached.count()
     }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -182,6 +184,13 @@ pub enum Ended {
     Code(i32),
     /// By a signal of this number.
     Signal(i32),
+}
+
+impl From<ExitStatus> for Ended {
+    fn from(status: ExitStatus) -> Self {
+        let code = status.code().map(Self::Code);
+        code.unwrap_or_else(|| Self::Signal(status.signal().unwrap_or(0)))
+    }
 }
 
 impl Ended {

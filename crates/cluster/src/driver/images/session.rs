@@ -9,7 +9,6 @@ use containers::images::parts::Parts;
 use super::super::INTERRUPTED;
 use super::super::at::{At, words};
 use super::super::hosts::{Done, Host, Task, at_once, failed};
-use super::end;
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::spread::order;
@@ -109,7 +108,7 @@ pub(super) fn run<'h>(
 /// Tells what a process says until it ends.
 fn hear(number: usize, task: &dyn Task, to: &Sender<(usize, Heard)>) {
     let mut lines = Lines::default();
-    let mut done = Done { status: 0, out: Vec::new(), err: Vec::new() };
+    let mut done = Done::default();
     let mut listen = || -> Result<()> {
         while let Some(event) = task.event() {
             match event {
@@ -118,7 +117,7 @@ fn hear(number: usize, task: &dyn Task, to: &Sender<(usize, Heard)>) {
                         let _ = to.send((number, Heard::Said(Said::read(&line)?)));
                     }
                 }
-                other => end(&mut done, other)?,
+                other => done.take(other)?,
             }
         }
         Ok(())
