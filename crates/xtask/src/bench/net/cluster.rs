@@ -32,6 +32,8 @@ const SOON: Duration = Duration::from_secs(30);
 pub(in crate::bench) struct Cluster<'b> {
     pub(in crate::bench) bench: &'b Bench,
     pub(in crate::bench) hosts: Hosts,
+    /// The hosts' network namespaces, as links in `/proc` show them.
+    namespaces: Vec<PathBuf>,
     networks: Vec<&'static str>,
     containers: Vec<(usize, String)>,
 }
@@ -40,7 +42,12 @@ impl<'b> Cluster<'b> {
     /// Starts hosts.
     pub(in crate::bench) fn start(bench: &'b Bench, count: usize) -> Outcome<Self> {
         let hosts = Hosts::start(count, bench.scratch.path()).map_err(|skip| skip.0)?;
-        Ok(Self { bench, hosts, networks: Vec::new(), containers: Vec::new() })
+        let (networks, containers, namespaces) = (Vec::new(), Vec::new(), Vec::new());
+        let mut cluster = Self { bench, hosts, namespaces, networks, containers };
+        let of = |host| run(&cluster.on(host, &own(&["readlink", "/proc/self/ns/net"])));
+        let all = (0..count).filter_map(|host| of(host).ok());
+        cluster.namespaces = all.map(|text| text.trim().into()).collect();
+        Ok(cluster)
     }
 
     /// The words of a command on a host.
@@ -112,11 +119,9 @@ impl<'b> Cluster<'b> {
     /// Processes in the hosts' networks, chosen by their names. Some have process ids of their own.
     pub(in crate::bench) fn others(&self, is_one: impl Fn(&str) -> bool) -> Vec<u32> {
         let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
-        let of = |host| run(&self.on(host, &own(&["readlink", "/proc/self/ns/net"])));
-        let hosts = (0..self.hosts.count()).filter_map(|host| of(host).ok());
-        let hosts: Vec<PathBuf> = hosts.map(|text| text.trim().into()).collect();
         let mut found = super::processes(|name, _| is_one(name));
-        found.retain(|pid| network(&pid.to_string()).is_some_and(|place| hosts.contains(&place)));
+        let is_theirs = |place| self.namespaces.contains(&place);
+        found.retain(|pid| network(&pid.to_string()).is_some_and(is_theirs));
         found
     }
 
