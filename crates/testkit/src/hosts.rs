@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::command::{Input, run_with, until};
 use crate::machine::inside;
 use crate::skip::{Skip, need_program};
@@ -49,13 +51,14 @@ pub struct Process {
 impl Process {
     /// Ends it as `kill -9` does.
     pub fn kill(&self) {
-        kill(self.pid);
+        self.signal(Signal::KILL);
     }
-}
 
-fn kill(pid: u32) {
-    if let Some(pid) = rustix::process::Pid::from_raw(pid.cast_signed()) {
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(pid) = Pid::from_raw(self.pid.cast_signed()) {
+            let _ = kill_process(pid, signal);
+        }
     }
 }
 

@@ -50,7 +50,16 @@ impl Running {
     /// If it does not within fifteen seconds.
     #[track_caller]
     pub fn expect(&self, text: &str) {
-        let seen = until(Duration::from_secs(15), || self.text().contains(text).then_some(()));
+        self.expect_within(text, Duration::from_secs(15));
+    }
+
+    /// The same with another limit.
+    ///
+    /// # Panics
+    /// If it does not within that.
+    #[track_caller]
+    pub fn expect_within(&self, text: &str, limit: Duration) {
+        let seen = until(limit, || self.text().contains(text).then_some(()));
         assert!(seen.is_some(), "{} never said {text:?} but: {}", self.words, self.text());
     }
 

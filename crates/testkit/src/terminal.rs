@@ -97,7 +97,16 @@ impl Terminal {
     /// If it is not shown within ten seconds.
     #[track_caller]
     pub fn expect(&self, text: &str) {
-        let seen = until(Duration::from_secs(10), || self.text().contains(text).then_some(()));
+        self.expect_within(text, Duration::from_secs(10));
+    }
+
+    /// The same with another limit.
+    ///
+    /// # Panics
+    /// If it is not shown within that.
+    #[track_caller]
+    pub fn expect_within(&self, text: &str, limit: Duration) {
+        let seen = until(limit, || self.text().contains(text).then_some(()));
         assert!(seen.is_some(), "the terminal never showed {text:?} but:\n{}", self.text());
     }
 

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use testkit::command::{Finished, Input, run_with, until};
 use testkit::person::ALL;
 use testkit::running::Running;
@@ -44,19 +44,12 @@ fn start(lab: &Lab, words: &[&str]) -> Running {
     Running::start(&mut lab.command(0, &lab.people[0].program, words))
 }
 
-/// Waits until a command has said something.
-fn expect(up: &Running, text: &str) {
-    let said = until(LIMIT, || up.text().contains(text).then_some(()));
-    assert!(said.is_some(), "it never said {text:?}, but: {}", up.text());
-}
-
 /// Sends a signal to the command of these words on the first host, which is behind programs that
 /// make the world it runs in.
 fn signal(lab: &Lab, words: &str, signal: Signal) {
     let all = lab.hosts.processes(0).into_iter();
     for process in all.filter(|process| process.words.ends_with(words)) {
-        let pid = Pid::from_raw(process.pid.cast_signed()).expect("a process");
-        let _ = kill_process(pid, signal);
+        process.signal(signal);
     }
 }
 
@@ -90,9 +83,9 @@ fn host_fails(lab: &Lab) -> Outcome {
     let file = site(lab, "fails", &ALL_HOSTS);
     let whole = WHOLE.replace("NAME", "fails");
     let mut up = start(lab, &["cluster", "up", "-f", &file]);
-    expect(&up, "is up; ctrl-C ends it");
+    up.expect_within("is up; ctrl-C ends it", LIMIT);
     fail(lab, 2);
-    expect(&up, "node host3 is lost: ");
+    up.expect_within("node host3 is lost: ", LIMIT);
     let now = states(lab, "fails");
     let expected = "fails-web-1 host1 running\nfails-web-2 host2 running\n host3 lost\n";
     assert_eq!((now.code(), &*now.out()), (1, expected), "{now:?}");
@@ -125,7 +118,7 @@ fn host_fails_in_a_run(lab: &Lab) -> Outcome {
         );
         let file = lab.file("mpi.toml", &text);
         let mut up = start(lab, &["cluster", "up", "-f", &file]);
-        expect(&up, "there\n");
+        up.expect_within("there\n", LIMIT);
         fail(lab, 2);
         let code = up.end(LIMIT);
         assert!(up.text().contains(says) && code == status, "{on}: {code} {}", up.text());
@@ -145,9 +138,9 @@ fn partition(lab: &Lab) -> Outcome {
     small::load(lab, &lab.people[0])?;
     let file = site(lab, "cut", &ALL_HOSTS);
     let mut up = start(lab, &["cluster", "up", "--grace", "2s", "-f", &file]);
-    expect(&up, "is up; ctrl-C ends it");
+    up.expect_within("is up; ctrl-C ends it", LIMIT);
     lab.hosts.cut(2, true);
-    expect(&up, "node host3 is lost: ");
+    up.expect_within("node host3 is lost: ", LIMIT);
     let again = lab.run(0, &["cluster", "up", "-d", "-f", &file]);
     assert!(again.code() != 0 && again.err().contains("host3"), "{again:?}");
     let now = states(lab, "cut");
@@ -327,7 +320,7 @@ fn allocation_ends(lab: &Lab) -> Outcome {
         job.args(["--quiet", "--nodes=3", time, "--"]).arg(&person.program);
         job.args(["cluster", "up", "-f", &file]);
         let mut up = Running::start(&mut lab.hosts.command(0, &job));
-        expect(&up, if *early { "start nodes" } else { "begun\n" });
+        up.expect_within(if *early { "start nodes" } else { "begun\n" }, LIMIT);
         if *time != "--time=1" {
             slurm.ask(&["scancel", "--me"]).ok();
         }

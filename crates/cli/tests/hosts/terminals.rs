@@ -33,8 +33,7 @@ pub(crate) fn spawn(command: &Command) -> Terminal {
 
 /// Waits longer than [`Terminal::expect`]: a command on another host begins.
 pub(crate) fn expect(terminal: &Terminal, text: &str) {
-    let seen = until(LIMIT, || terminal.text().contains(text).then_some(()));
-    assert!(seen.is_some(), "the terminal never showed {text:?} but:\n{}", terminal.text());
+    terminal.expect_within(text, LIMIT);
 }
 
 /// Talks to [`TALK`].
