@@ -76,32 +76,13 @@ impl Cluster<'static> {
 
 impl<'h> Cluster<'h> {
     /// Starts one with a node on each host, called as the host is, and its controller on the first.
-    /// `place` is a directory of the user that all hosts see.
+    /// Its daemons and commands have the conditions that are given, and so its jobs; a directory of
+    /// plugins is in place of the installed ones. `place` is a directory of the user that all hosts
+    /// see.
     ///
     /// # Panics
     /// As [`Cluster::start`].
-    pub fn start_on(user: &User, hosts: &'h Hosts, place: PathBuf) -> Result<Self, Skip> {
-        Self::start_with((user, &Setting::default()), (hosts, None), place)
-    }
-
-    /// The same under given conditions, which all its daemons and commands have, and so its jobs.
-    ///
-    /// # Panics
-    /// As [`Cluster::start`].
-    pub fn start_in(
-        user: &User,
-        setting: &Setting,
-        hosts: &'h Hosts,
-        place: PathBuf,
-    ) -> Result<Self, Skip> {
-        Self::start_with((user, setting), (hosts, None), place)
-    }
-
-    /// The same, also with the plugins of a directory in place of the installed ones.
-    ///
-    /// # Panics
-    /// As [`Cluster::start`].
-    pub fn start_with(
+    pub fn start_on(
         by: (&User, &Setting),
         (hosts, plugins): (&'h Hosts, Option<&Path>),
         place: PathBuf,

@@ -14,6 +14,7 @@ use testkit::slurm::Cluster;
 use testkit::users::Setting;
 
 use crate::lab::{Case, LIMIT, Lab};
+use crate::slurm::slurm_with;
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("ranks::slurm", slurm),
@@ -77,15 +78,7 @@ struct Batch<'l> {
 
 impl<'l> Batch<'l> {
     fn start(lab: &'l Lab, plugins: Option<&Path>) -> Result<Self, Skip> {
-        let place = lab.shared.join("slurm-ranks");
-        let _ = fs::remove_dir_all(&place);
-        fs::create_dir(&place).expect("a directory");
-        lab.site.give(&place);
-        let slurm = Cluster::start_with(
-            (&lab.site.user, &Setting::default()),
-            (&lab.hosts, plugins),
-            place,
-        )?;
+        let slurm = slurm_with(lab, "slurm-ranks", (&Setting::default(), plugins))?;
         image(lab, |words| {
             let command = lab.hosts.command(0, &lab.site.command(words));
             run_with(&mut { command }, Input::Null, LIMIT)

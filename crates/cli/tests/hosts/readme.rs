@@ -16,6 +16,7 @@ use testkit::slurm::Cluster;
 use testkit::users::Setting;
 
 use crate::lab::{Case, LIMIT, Lab};
+use crate::slurm::slurm_with;
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("readme::one_machine", one_machine),
@@ -147,12 +148,7 @@ fn slurm_forbidden(lab: &Lab) -> Outcome {
 fn slurm(lab: &Lab, forbidden: bool) -> Outcome {
     let mut place = Place::make(lab, forbidden)?;
     place.begin();
-    let daemons = lab.shared.join("slurm-readme");
-    let _ = fs::remove_dir_all(&daemons);
-    fs::create_dir(&daemons).expect("a directory");
-    lab.site.give(&daemons);
-    let user = &lab.site.user;
-    place.slurm = Some(Cluster::start_in(user, &place.setting, &lab.hosts, daemons)?);
+    place.slurm = Some(slurm_with(lab, "slurm-readme", (&place.setting, None))?);
     let [.., slurm] = blocks();
     let done = place.script(slurm);
     assert!(done.ok().out().contains(RING) && done.out().contains("visit "), "{done:?}");

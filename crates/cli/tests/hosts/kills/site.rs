@@ -1,7 +1,6 @@
 //! What is there besides the hosts: an image, a registry, a Slurm; and how long the works take.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,6 +18,7 @@ use super::works::Work;
 use crate::images::noise;
 use crate::lab::{COUNT, LIMIT, Lab};
 use crate::registry;
+use crate::slurm::slurm;
 use crate::small::{self, BOX};
 
 /// The image that is pulled.
@@ -51,11 +51,7 @@ impl<'l> Site<'l> {
             site.mend_registry()?;
         }
         if works.iter().any(|work| work.needs_slurm()) {
-            let place = lab.shared.join("slurm-of-kills");
-            let _ = fs::remove_dir_all(&place);
-            fs::create_dir(&place).expect("a directory");
-            lab.site.give(&place);
-            site.slurm = Some(Cluster::start_on(&lab.site.user, &lab.hosts, place)?);
+            site.slurm = Some(slurm(lab, "slurm-of-kills")?);
             small::load(lab, &lab.site)?;
         }
         site.file("services", &services("kills", BOX, &site.ssh()));
