@@ -113,7 +113,8 @@ struct First {
     namespace: u64,
 }
 
-/// `$1` is the host's name, the others are directories that stay, also below `/tmp`.
+/// `$1` is the host's name, the others are directories that stay, also below `/tmp`. The first
+/// process leaves it to the kernel to wait for the children that end as its own.
 const HOST: &str = r#"
 set -e
 PATH=$PATH:/usr/sbin:/sbin
@@ -135,6 +136,7 @@ mount -t tmpfs -o mode=755 tmpfs /run
 mount -t devpts -o newinstance,gid=5,mode=620,ptmxmode=666 devpts /dev/pts
 ip link set lo up
 echo ready
+trap '' CHLD
 exec sleep infinity
 "#;
 

@@ -56,12 +56,14 @@ pub struct Machine {
     _files: Scratch,
 }
 
+/// The first process leaves it to the kernel to wait for the children that end as its own.
 const SCRIPT: &str = r#"
 set -e
 hostname "$1"
 test -z "$2" || mount --bind "$2" /proc/sys/kernel/random/boot_id
 test -z "$3" || mount --bind "$3" /etc/machine-id
 echo ready
+trap '' CHLD
 exec sleep infinity
 "#;
 
