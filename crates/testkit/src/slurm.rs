@@ -187,7 +187,9 @@ impl<'h> Cluster<'h> {
         self.daemons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts what has been killed again, and waits until all nodes answer.
+    /// Starts what has been killed again, and waits until all nodes answer. A controller that was
+    /// killed before it wrote a job down knows it from its nodes only, and may drain one of them
+    /// ("Duplicate jobid"): that is resumed, as an administrator does.
     ///
     /// # Panics
     /// If they do not.
@@ -200,11 +202,19 @@ impl<'h> Cluster<'h> {
         }
         let mut said = String::new();
         let ready = until(PATIENCE, || {
-            let mut ask = self.command(&self.user, "sinfo", &self.place);
-            ask.args(["-h", "-o", "%T"]);
-            let done = run_with(&mut self.on(0, ask), Input::Null, PATIENCE);
+            let done = self.ask(&["sinfo", "-h", "-N", "-o", "%N %T %E"]);
             said = done.out();
-            let good = |state| matches!(state, "idle" | "allocated" | "mixed" | "completing");
+            for line in said.lines().filter(|line| line.contains("drain")) {
+                let node = line.split(' ').next().unwrap_or_default();
+                if line.contains("Duplicate jobid") {
+                    let node = format!("NodeName={node}");
+                    self.ask(&["scontrol", "update", &node, "State=RESUME"]).ok();
+                }
+            }
+            let good = |line: &str| {
+                let state = line.split(' ').nth(1).unwrap_or_default();
+                matches!(state, "idle" | "allocated" | "mixed" | "completing")
+            };
             (done.code() == 0 && said.lines().all(good)).then_some(())
         });
         assert!(ready.is_some(), "the nodes do not come back: {said}");
