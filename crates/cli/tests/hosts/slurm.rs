@@ -3,15 +3,18 @@
 use std::path::Path;
 
 use testkit::command::{Input, run_with};
+use testkit::image::Image;
 use testkit::skip::{Outcome, Skip};
 use testkit::slurm::Cluster;
 use testkit::users::Setting;
 
-use crate::lab::{Case, HOME, IMAGE, LIMIT, Lab};
+use crate::images::noise;
+use crate::lab::{Case, HOME, IMAGE, LIMIT, Lab, REGISTRY};
 use crate::small::{self, BOX};
 use crate::terminals;
 
-pub(crate) const CASES: &[(&str, Case)] = &[("slurm::run", run), ("slurm::one_copy", one_copy)];
+pub(crate) const CASES: &[(&str, Case)] =
+    &[("slurm::run", run), ("slurm::packed", packed), ("slurm::one_copy", one_copy)];
 
 /// A Slurm with a node on each host.
 pub(crate) fn slurm<'l>(lab: &'l Lab, name: &str) -> Result<Cluster<'l>, Skip> {
@@ -102,6 +105,65 @@ fn run(lab: &Lab) -> Outcome {
         "{done:?}"
     );
     terminal(lab, &cluster);
+    Ok(())
+}
+
+/// With `pack` the store that all hosts see keeps the layers alone, and each host unpacks them in
+/// the first place of its own where the image has room.
+fn packed(lab: &Lab) -> Outcome {
+    // With its layer unpacked it is thought to need more than 112 MiB.
+    const LARGE: usize = 28 << 20;
+    const LESS: &str = "100m";
+    let cluster = slurm(lab, "slurm-of-packed")?;
+    let person = &lab.site;
+    let layer = small::layer()?.file("large", 0o644, noise(7, LARGE));
+    let image = Image::new().layer(layer).env("PATH", "/bin").build();
+    lab.registry()?.push("lab/packed", &image);
+    let image = format!("{}:5000/lab/packed:1", lab.hosts.address(REGISTRY));
+    let unpacked = || {
+        let layers = person.home.join(".local/share/coracle/layers");
+        std::fs::read_dir(layers).map_or(0, Iterator::count)
+    };
+    let up = || {
+        let text = format!(
+            "name = \"packed\"\nimage = {image:?}\npack = true\nnodes = 2\n\
+             volume = [\"/tmp:/t\", \"/var/tmp:/v\"]\n\
+             backend = {{ kind = \"slurm\", options = [\"--nodelist=host2,host3\"] }}\n[run]\n\
+             on = \"node2\"\ncommand = \"for i in /t /v; do cd $i/coracle-{uid} 2> /dev/null \
+             && echo $i *; done; cd /\"\n",
+            uid = person.user.uid
+        );
+        let file = lab.file("packed.toml", &text);
+        let mut job = cluster.command(&person.user, "salloc", &person.home);
+        job.args(["--quiet", "--nodes=2", "--nodelist=host2,host3", "--"]);
+        job.arg(&person.program).args(["--insecure", "cluster", "up", "-f", &file]);
+        run_with(&mut lab.hosts.command(0, &job), Input::Null, LIMIT)
+    };
+    let before = unpacked();
+    let done = up();
+    assert!(done.ok().out().contains("/t cluster-packed"), "{done:?}");
+    assert_eq!(unpacked(), before);
+    // Those of a host; its `/tmp` has more mounts in it.
+    let size = |places: &[&str], size: &str| {
+        let sized = |place: &&str| format!("mount -o remount,size={size} {place} && ");
+        let all: String = places.iter().map(sized).collect();
+        lab.root(2, &format!("{all} true")).ok();
+    };
+    lab.root(2, "mount -t tmpfs -o mode=1777 tmpfs /var/tmp").ok();
+    size(&["/tmp"], LESS);
+    let second = up();
+    size(&["/var/tmp", "/dev/shm"], LESS);
+    let none = up();
+    size(&["/tmp", "/dev/shm"], "50%");
+    lab.root(2, "umount -l /var/tmp").ok();
+    assert!(second.ok().out().contains("/v cluster-packed"), "{second:?}");
+    assert_eq!(none.code(), 125, "{none:?}");
+    for says in ["host3 has no directory of its own with 1", "/var/tmp has 10", "TMPDIR"] {
+        assert!(none.err().contains(says), "{says}: {none:?}");
+    }
+    let mut command = person.user.command(&person.program, &person.home);
+    run_with(command.args(["run", "--rm", &image, "echo"]), Input::Null, LIMIT).ok();
+    assert!(unpacked() > before, "how an unpacked image is told is wrong");
     Ok(())
 }
 

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 
+use containers::size;
+
 use super::Options;
 use crate::wire::VERSION;
 use crate::wire::messages::Facts;
@@ -32,8 +34,8 @@ const VARIABLES: [&str; 14] = [
 /// A store of the node itself needs so many bytes at least: one without images.
 const ROOM: u64 = 64 << 20;
 
-/// All facts of this node.
-pub(super) fn gather(options: &Options, runtime: &Path) -> Facts {
+/// All facts of this node. `room` is how many bytes a store with the images needs.
+pub(super) fn gather(options: &Options, runtime: &Path, room: u64) -> Facts {
     let system = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
     let caller = host::users::Caller::from_files();
@@ -44,6 +46,7 @@ pub(super) fn gather(options: &Options, runtime: &Path) -> Facts {
     let variables = VARIABLES.iter().filter_map(|&name| {
         options.variable(name).map(|value| (name.to_owned(), value.to_owned()))
     });
+    let scratch = scratch(options, caller.uid, room);
     Facts {
         version: VERSION,
         release: options.release.clone(),
@@ -63,7 +66,9 @@ pub(super) fn gather(options: &Options, runtime: &Path) -> Facts {
         home_noexec: home.as_ref().is_some_and(noexec),
         home,
         runtime: runtime.to_owned(),
-        scratch: scratch(options, caller.uid),
+        scratch: scratch.path,
+        scratch_free: scratch.free,
+        scratch_passed: scratch.passed,
         addresses: addresses(),
         interfaces: host::interfaces(),
         equipment: host::Equipment::read(),
@@ -71,19 +76,52 @@ pub(super) fn gather(options: &Options, runtime: &Path) -> Facts {
     }
 }
 
-/// The first directory of the node's own where a store of this user can be.
-fn scratch(options: &Options, uid: u32) -> Option<PathBuf> {
+/// Where a store of the node's own can be.
+struct Scratch {
+    path: Option<PathBuf>,
+    free: u64,
+    passed: Vec<String>,
+}
+
+/// The first directory of the node's own where a store of this user has so much room, else the
+/// first where one without images has.
+fn scratch(options: &Options, uid: u32, room: u64) -> Scratch {
     let variables = ["SLURM_TMPDIR", "TMPDIR"].map(|name| options.variable(name));
     let places = variables.into_iter().flatten().chain(["/tmp", "/var/tmp", "/dev/shm"]);
-    let mut fit = places.filter_map(|place| {
-        let found = statvfs(place).ok()?;
-        let room = found.f_bavail.saturating_mul(found.f_frsize);
-        let runs = !found.f_flag.contains(StatVfsMountFlags::NOEXEC);
-        let path = Path::new(place).join(format!("coracle-{uid}"));
-        let is_fit = room >= ROOM && runs && super::private_directory(&path).is_ok();
-        is_fit.then_some(path)
-    });
-    fit.next()
+    let mut fit: Option<(PathBuf, u64)> = None;
+    let mut passed: Vec<String> = Vec::new();
+    for place in places {
+        let found = match free(place, uid) {
+            Ok((path, free)) if free >= room.max(ROOM) => {
+                return Scratch { path: Some(path), free, passed };
+            }
+            Ok((path, free)) => {
+                fit = fit.or(Some((path, free)));
+                format!("{place} has {} free", size::human(free))
+            }
+            Err(why) => format!("{place}: {why}"),
+        };
+        if !passed.contains(&found) {
+            passed.push(found);
+        }
+    }
+    let (path, free) = fit.unzip();
+    Scratch { path, free: free.unwrap_or_default(), passed }
+}
+
+/// A place's directory of this user, and the free bytes there.
+fn free(place: &str, uid: u32) -> Result<(PathBuf, u64), String> {
+    let found = statvfs(place).map_err(|errno| std::io::Error::from(errno).to_string())?;
+    if found.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Err("programs there are not executed (noexec)".to_owned());
+    }
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    if free < ROOM {
+        return Err(format!("{} free are too few", size::human(free)));
+    }
+    let path = Path::new(place).join(format!("coracle-{uid}"));
+    super::private_directory(&path)?;
+    Ok((path, free))
 }
 
 /// SHA-256 of this program's file; empty if it cannot be read.
@@ -128,12 +166,29 @@ mod tests {
         let environment = [("SLURM_JOB_ID", "7"), ("HOME", "/proc"), ("SECRET", "x")];
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let options = Options { environment: environment.into(), ..Options::default() };
-        let facts = gather(&options, Path::new("/run/x"));
+        let facts = gather(&options, Path::new("/run/x"), 0);
         assert_eq!(facts.variables, BTreeMap::from([("SLURM_JOB_ID".into(), "7".into())]));
         assert_eq!((facts.digest.len(), facts.pid), (64, std::process::id()));
         assert!(facts.memory > 1 << 20 && facts.cpus > 0 && !facts.kernel.is_empty());
         assert_eq!(facts.home, Some("/proc".into()));
         assert!(facts.addresses.iter().all(|(name, _)| name != "lo"));
+    }
+
+    #[test]
+    fn without_room_the_first_place_is_named_with_what_is_free() {
+        let uid = rustix::process::geteuid().as_raw();
+        let own = tempfile::tempdir().unwrap();
+        let path = own.path().to_str().unwrap().to_owned();
+        let environment = [("SLURM_TMPDIR", "/proc/none"), ("TMPDIR", &path)];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let options = Options { environment: environment.into(), ..Options::default() };
+        let found = |room| scratch(&options, uid, room);
+        let place = Some(own.path().join(format!("coracle-{uid}")));
+        assert_eq!((found(0).path, found(0).passed.len()), (place.clone(), 1));
+        let none = found(u64::MAX);
+        assert_eq!((none.path, none.free >= ROOM), (place, true));
+        assert!(none.passed[0].starts_with("/proc/none: "), "{:?}", none.passed);
+        assert!(none.passed[1].starts_with(&format!("{path} has ")), "{:?}", none.passed);
     }
 
     #[test]

@@ -307,7 +307,7 @@ impl Session<'_> {
                 }
             }
         }
-        let facts = facts::gather(self.options, &self.runtime);
+        let facts = facts::gather(self.options, &self.runtime, hello.room);
         self.send(Kind::Facts, 0, &pack(&facts));
         self.hello = Some(hello);
         Ok(Next::Go)

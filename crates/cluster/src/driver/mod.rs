@@ -167,7 +167,8 @@ pub fn start(
                 return Err(Error::new(fact).with_hint(hint));
             }
             watcher.phase("hosts")?;
-            let nodes = reach.to_start(setting, &place, hold)?;
+            let wants = reach::Wants::of(spec, session);
+            let nodes = reach.to_start((setting, &place), wants, hold)?;
             nodes.clocks.iter().for_each(|text| watcher.note(text));
             if hold.is_some() {
                 nodes.clean_up_by(&["cluster", "down", &spec.name])?;

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+pub(super) use stores::Wants;
+
 use super::hosts::{Host, Lost, at_once};
 use super::remote::{Remote, Stores};
 use super::{Hosts, Setting};
@@ -64,6 +66,9 @@ struct Reached {
     /// The store that images are read from as well.
     #[serde(default)]
     read_only: Option<PathBuf>,
+    /// The store that is written was made for the cluster.
+    #[serde(default)]
+    own: bool,
     /// The containers that the plan has put there.
     #[serde(default)]
     containers: Vec<String>,
@@ -218,12 +223,13 @@ impl Reach {
     /// If a host is not reached, or has no place for a store.
     pub(super) fn to_start(
         &self,
-        setting: &Setting,
-        place: &Place,
+        (setting, place): (&Setting, &Place),
+        wants: Wants,
         hold: Option<Duration>,
     ) -> Result<Nodes> {
         // Agents of earlier drivers are to clean nothing up, whether this one holds or not.
         let hello = Hello::new(place.cluster(), true, hold.unwrap_or_default());
+        let hello = Hello { room: wants.room, ..hello };
         let kept = Self::kept(&setting.store, place.cluster())?;
         if let Some(kept) = kept.as_ref().filter(|_| self.is_listed) {
             self.is_like(kept, place.cluster())?;
@@ -236,12 +242,13 @@ impl Reach {
         } else {
             // Hosts where there may be marks soon.
             self.keep(setting, place)?;
-            stores::find(&opened, setting, place)?
+            stores::find(&opened, (setting, place), wants)?
         };
         let mut found = self.clone();
         for (host, stores) in found.hosts.iter_mut().zip(&stores) {
             host.store = Some(stores.store.clone());
             host.read_only.clone_from(&stores.read_only);
+            host.own = stores.is_own;
         }
         found.keep(setting, place)?;
         let nodes = Nodes::new(opened.into_iter().zip(stores));
@@ -393,7 +400,7 @@ struct Opened<'r> {
 
 impl Reached {
     fn new(name: String, address: Option<Ipv4Addr>) -> Self {
-        Self { name, address, store: None, read_only: None, containers: Vec::new() }
+        Self { name, address, store: None, read_only: None, own: false, containers: Vec::new() }
     }
 
     /// Whether a container that is meant by a name was put there.
@@ -403,7 +410,8 @@ impl Reached {
 
     /// Its stores, if they were looked for.
     fn stores(&self) -> Option<Stores> {
-        Some(Stores { store: self.store.clone()?, read_only: self.read_only.clone() })
+        let (store, read_only) = (self.store.clone()?, self.read_only.clone());
+        Some(Stores { store, read_only, is_own: self.own })
     }
 }
 

@@ -30,9 +30,16 @@ pub(super) struct Stores {
     pub(super) store: PathBuf,
     /// One that images are read from as well.
     pub(super) read_only: Option<PathBuf>,
+    /// The one that is written was made for the cluster, and ends with it.
+    pub(super) is_own: bool,
 }
 
 impl Stores {
+    /// The one that the host's commands use by themselves.
+    pub(super) fn usual(store: PathBuf) -> Self {
+        Self { store, read_only: None, is_own: false }
+    }
+
     /// The options before a command.
     pub(super) fn options(&self) -> Vec<String> {
         let mut words = vec!["--store".to_owned(), self.store.display().to_string()];

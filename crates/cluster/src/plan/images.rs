@@ -3,8 +3,8 @@
 use super::{Act, Site, Step, told};
 use crate::spec::{Image, Kind, Spec};
 
-/// Each image once.
-pub(super) fn all(spec: &Spec) -> Vec<Step> {
+/// The images of a file, each once.
+pub(crate) fn of(spec: &Spec) -> Vec<Image> {
     let services = spec.services.iter().map(|service| service.image.as_ref());
     let batch = spec.batch.iter().flat_map(|batch| {
         [&batch.front, &batch.control, &batch.compute.image].map(|name| Image::Named(name.clone()))
@@ -12,17 +12,22 @@ pub(super) fn all(spec: &Spec) -> Vec<Step> {
     let batch: Vec<Image> = batch.collect();
     let nodes = (spec.nodes > 0).then_some(spec.image.as_ref());
     let all = nodes.into_iter().chain(services.map(|image| image.or(spec.image.as_ref())));
-    let mut seen: Vec<&Image> = Vec::new();
+    let mut seen: Vec<Image> = Vec::new();
     for image in all.flatten().chain(&batch) {
-        if !seen.contains(&image) {
-            seen.push(image);
+        if !seen.contains(image) {
+            seen.push(image.clone());
         }
     }
-    let step = |image: &&Image| match image {
-        Image::Named(name) => Step { host: None, act: Act::Image(name.clone()) },
+    seen
+}
+
+/// The images of containers on this machine.
+pub(super) fn all(spec: &Spec) -> Vec<Step> {
+    let step = |image: Image| match image {
+        Image::Named(name) => Step { host: None, act: Act::Image(name) },
         Image::Built(directory) => told(format!("build {directory}")),
     };
-    seen.iter().map(step).collect()
+    of(spec).into_iter().map(step).collect()
 }
 
 /// The images of containers on other hosts. They are passed on within a zone before they go to the
@@ -45,9 +50,10 @@ pub(super) fn spread(spec: &Spec, sites: &[Site]) -> Vec<Step> {
     all(spec)
         .into_iter()
         .map(|step| match step.act {
-            Act::Image(image) => {
-                Step { host: None, act: Act::Spread { image, hosts: hosts.clone() } }
-            }
+            Act::Image(image) => Step {
+                host: None,
+                act: Act::Spread { image, hosts: hosts.clone(), pack: spec.pack },
+            },
             _ => step,
         })
         .collect()

@@ -7,7 +7,7 @@
 mod explain;
 mod files;
 mod found;
-mod images;
+pub(crate) mod images;
 mod ranks;
 pub(crate) mod sbatch;
 #[cfg(test)]
@@ -101,6 +101,8 @@ pub enum Act {
         image: String,
         /// The hosts, in the order in which it is passed on.
         hosts: Vec<String>,
+        /// A store that they see does not serve for it.
+        pack: bool,
     },
     /// Has the cluster's network.
     Network(Vec<String>),

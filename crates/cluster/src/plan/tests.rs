@@ -48,6 +48,20 @@ fn comd() {
     insta::assert_snapshot!(explained("comd.toml"));
 }
 
+#[test]
+fn packed_images_are_read_in_no_shared_store() {
+    let line = |pack: &str| {
+        let text = format!(
+            "name = \"a\"\nimage = \"b:1\"\n{pack}\nnodes = 1\nbackend = {{ kind = \"ssh\", hosts = [\"h\"] }}\n"
+        );
+        let spec = crate::spec::parse(Path::new("a.toml"), &text).unwrap();
+        let text = plan(&spec, &unknown_sites(&spec, "/")).to_string();
+        text.lines().find(|line| line.contains("b:1 to h")).unwrap().to_owned()
+    };
+    assert!(line("").contains("by a store that they see"), "{}", line(""));
+    assert!(!line("pack = true").contains("store that they see"), "{}", line("pack = true"));
+}
+
 /// The line that starts the ranks, without variables that are found on hosts.
 fn ranks_of(backend: &str) -> String {
     let text = format!(

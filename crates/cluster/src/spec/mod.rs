@@ -35,6 +35,9 @@ pub struct Spec {
     pub name: String,
     /// The image of the node containers, and of services that name none.
     pub image: Option<Image>,
+    /// A store that several hosts see keeps images packed; each host unpacks them on a disk of its
+    /// own.
+    pub pack: bool,
     /// How containers reach each other; `None` for what the hosts allow by themselves.
     pub network: Option<Network>,
     /// The addresses of containers, `ADDRESS/BITS`; `None` for some that no host uses.
@@ -120,6 +123,7 @@ const TOP: &[&str] = &[
     "name",
     "image",
     "build",
+    "pack",
     "network",
     "subnet",
     "nodes",
@@ -200,6 +204,7 @@ fn parse_and(
         path: path.to_owned(),
         name: top.need("name", "a cluster has a name: name = \"lab\"")?.name()?,
         image,
+        pack: top.get("pack").map_or(Ok(false), |value| value.flag())?,
         network: top
             .get("network")
             .map(|value| {

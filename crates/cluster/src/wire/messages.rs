@@ -34,12 +34,15 @@ pub struct Hello {
     /// Time between the loss of the stream and the command of [`AtEnd`].
     #[serde(default)]
     pub grace: Duration,
+    /// Bytes that a store needs which gets the cluster's images.
+    #[serde(default)]
+    pub room: u64,
 }
 
 impl Hello {
-    /// One of this version.
+    /// One of this version, of a driver that brings no images.
     pub fn new(cluster: &str, holds: bool, grace: Duration) -> Self {
-        Self { version: VERSION, cluster: cluster.to_owned(), holds, grace }
+        Self { version: VERSION, cluster: cluster.to_owned(), holds, grace, room: 0 }
     }
 }
 
@@ -100,9 +103,16 @@ pub struct Facts {
     #[serde(default)]
     pub runtime: PathBuf,
     /// A directory of the node's own disk or memory that only this user can enter, where programs
-    /// can be executed, with room for a store; `None`: there is none.
+    /// can be executed, with room for a store: the first with [`Hello::room`], else the first for
+    /// a store without images; `None`: there is none.
     #[serde(default)]
     pub scratch: Option<PathBuf>,
+    /// Free bytes there.
+    #[serde(default)]
+    pub scratch_free: u64,
+    /// Why the places before it, or all, are not it.
+    #[serde(default)]
+    pub scratch_passed: Vec<String>,
     /// Addresses with the names of their devices, without loopback.
     #[serde(default)]
     pub addresses: Vec<(String, IpAddr)>,

@@ -3,10 +3,15 @@
 //! Containers and networks of a host are in a store that no other host writes. That is the user's
 //! own store there, unless several hosts see one store, as with a home directory on a network file
 //! system: then each host has a store of its own on a disk of its own, which ends with the cluster,
-//! and reads images from the shared one. Whether a store is shared is proven by a file that one
-//! host writes and another one reads.
+//! and reads images from the shared one, or with `pack` gets them as other hosts do. Whether a store
+//! is shared is proven by a file that one host writes and another one reads.
 
 use std::path::{Path, PathBuf};
+
+use containers::Session;
+use containers::images::parts::Parts;
+use containers::size;
+use oci::{Compression, Descriptor};
 
 use super::super::hosts::{Host, at_once};
 use super::super::remote::{Remote, Stores};
@@ -15,6 +20,7 @@ use super::Opened;
 use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::place::{self, Place};
+use crate::spec::{Image, Spec};
 use crate::wire::messages::{OWN, Start};
 
 /// The store that a host's commands use by themselves.
@@ -53,8 +59,47 @@ pub(super) fn remove_marks(opened: &[Opened<'_>], cluster: &str) -> Result<()> {
     at_once(opened.iter(), remove).into_iter().collect()
 }
 
+/// What a cluster's images want of stores.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Wants {
+    /// They are not unpacked in a store that several hosts see.
+    pack: bool,
+    /// Bytes that all of them take in a store, as far as that is known.
+    pub(super) room: u64,
+}
+
+impl Wants {
+    /// What those of a file want. A registry is asked only if they are to be in new stores for sure.
+    pub(in super::super) fn of(spec: &Spec, session: &Session) -> Self {
+        let parts = |image: &Image| {
+            let Image::Named(name) = image else { return None };
+            match Parts::stored(session, name) {
+                // If the registry does not answer, the pull says so.
+                Ok(None) if spec.pack => Parts::resolved(session, name).ok().map(|found| found.0),
+                found => found.ok().flatten(),
+            }
+        };
+        let images = crate::plan::images::of(spec);
+        let room = images.iter().filter_map(parts).map(|parts| room_of(&parts)).sum();
+        Self { pack: spec.pack, room }
+    }
+}
+
+/// A store has an image packed and unpacked. Compressed layers usually grow to the threefold.
+fn room_of(parts: &Parts) -> u64 {
+    let size = |blob: &Descriptor| match blob.compression() {
+        Some(Compression::None) | None => 2 * blob.size,
+        Some(_) => 4 * blob.size,
+    };
+    parts.blobs().iter().map(size).sum()
+}
+
 /// Where the stores of hosts are.
-pub(super) fn find(opened: &[Opened<'_>], setting: &Setting, place: &Place) -> Result<Vec<Stores>> {
+pub(super) fn find(
+    opened: &[Opened<'_>],
+    (setting, place): (&Setting, &Place),
+    wants: Wants,
+) -> Result<Vec<Stores>> {
     let mark = sys::random::suffix().map_err(|error| Error::new(error.to_string()))?;
     let own = place.path().join("mark");
     setting.here.put(&own, 0o600, mark.as_bytes())?;
@@ -80,16 +125,15 @@ pub(super) fn find(opened: &[Opened<'_>], setting: &Setting, place: &Place) -> R
     let shared =
         |text: &Option<Vec<u8>>| seen.iter().filter(|(_, other)| other == text).count() > 1;
     let stores = pairs().zip(&seen).map(|((Opened { channel, .. }, store), (sees_ours, text))| {
-        let read_only = match (sees_ours, shared(text)) {
-            (true, _) => Some(setting.store.clone()),
-            (false, true) => Some(store.clone()),
-            (false, false) => return Ok(Stores { store: store.clone(), read_only: None }),
+        let (read_only, room) = match (sees_ours, shared(text)) {
+            (false, false) => return Ok(Stores::usual(store.clone())),
+            _ if wants.pack => (None, wants.room),
+            (true, _) => (Some(setting.store.clone()), 0),
+            (false, true) => (Some(store.clone()), wants.room),
         };
-        let scratch = channel.facts().scratch.as_ref().ok_or_else(|| {
-            let fact = format!("{} has no directory of its own for a store", channel.name());
-            Error::new(fact).with_hint("set TMPDIR there to a directory on its own disk")
-        })?;
-        Ok(Stores { store: scratch.join(place::own_store(place.cluster())), read_only })
+        let scratch = scratch(channel, room)?;
+        let store = scratch.join(place::own_store(place.cluster()));
+        Ok(Stores { store, read_only, is_own: true })
     });
     let stores: Result<Vec<Stores>> = stores.collect();
     let forget = |(one, store): (&Opened<'_>, &PathBuf)| remove_mark(one, store, place.cluster());
@@ -98,10 +142,27 @@ pub(super) fn find(opened: &[Opened<'_>], setting: &Setting, place: &Place) -> R
     stores
 }
 
+/// A host's directory for a store of its own.
+fn scratch(channel: &Channel, room: u64) -> Result<&Path> {
+    let facts = channel.facts();
+    let wrong = |what: &str| {
+        let passed = facts.scratch_passed.join(", ");
+        Error::new(format!("{} has no directory of its own {what}: {passed}", channel.name()))
+            .with_hint("set TMPDIR there to a directory on its own disk")
+    };
+    match &facts.scratch {
+        None => Err(wrong("for a store")),
+        Some(_) if facts.scratch_free < room => {
+            Err(wrong(&format!("with {} for the images", size::human(room))))
+        }
+        Some(path) => Ok(path),
+    }
+}
+
 /// Has the store of a host, and says in it if it ends with the cluster.
 pub(super) fn mark_store(remote: &Remote, cluster: &str) -> Result<()> {
-    let Stores { store, read_only } = remote.stores();
-    if read_only.is_none() {
+    let Stores { store, is_own, .. } = remote.stores();
+    if !is_own {
         return Ok(());
     }
     make_store(remote)?;
