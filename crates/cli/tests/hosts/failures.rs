@@ -4,6 +4,8 @@
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use testkit::command::{Finished, Input, run_with, until};
@@ -20,6 +22,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("failures::partition", partition),
     ("failures::half_of_a_down", half_of_a_down),
     ("failures::other_hosts_in_the_file", other_hosts),
+    ("failures::slow_host", slow_host),
     ("failures::full_disk", full_disk),
     ("failures::range_taken", range_taken),
     ("failures::other_program_on_a_host", other_program),
@@ -50,6 +53,50 @@ fn signal(lab: &Lab, words: &str, signal: Signal) {
     let all = lab.hosts.processes(0).into_iter();
     for process in all.filter(|process| process.words.ends_with(words)) {
         process.signal(signal);
+    }
+}
+
+/// A host whose processes get a twentieth of the time is told with numbers, is not taken for lost,
+/// and holds up nobody who does not ask it.
+fn slow_host(lab: &Lab) -> Outcome {
+    small::load(lab, &lab.people[0])?;
+    let file = site(lab, "slow", &ALL_HOSTS);
+    let ended = AtomicBool::new(false);
+    let (up, other, status) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                let all = lab.hosts.processes(2);
+                for (signal, time) in [(Signal::STOP, 1425), (Signal::CONT, 75)] {
+                    for process in &all {
+                        process.signal(signal);
+                    }
+                    std::thread::sleep(Duration::from_millis(time));
+                }
+            }
+        });
+        let end = Ended(&ended);
+        let up = lab.run(0, &["cluster", "up", "-d", "-f", &file]);
+        let other = lab.run(0, &["cluster", "exec", "slow", "web-2", "cat", "/data/kept"]);
+        let status = lab.run(0, &["cluster", "status", "slow"]);
+        drop(end);
+        (up, other, status)
+    });
+    lab.run(0, &["cluster", "down", "slow"]).ok();
+    let err = up.ok().err();
+    let told = err.lines().filter(|line| line.contains(" is slow: ")).collect::<Vec<_>>();
+    assert!(!told.is_empty() && told.iter().all(|line| line.starts_with("host3 ")), "{err}");
+    assert!(told.iter().all(|line| line.ends_with(" on other hosts")), "{err}");
+    assert_eq!(other.ok().out(), "web-2\n");
+    assert!(!status.ok().out().contains("lost"), "{status:?}");
+    Ok(())
+}
+
+/// Says so when it is dropped, also by a panic.
+struct Ended<'e>(&'e AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

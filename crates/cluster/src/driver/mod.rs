@@ -20,13 +20,14 @@ mod ranks;
 mod reach;
 mod relay;
 mod remote;
+mod slow;
 mod status;
 mod steps;
 mod transfer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use containers::Session;
 
@@ -169,7 +170,7 @@ pub fn start(
             watcher.phase("hosts")?;
             let wants = reach::Wants::of(spec, session);
             let nodes = reach.to_start((setting, &place), wants, hold)?;
-            nodes.clocks.iter().for_each(|text| watcher.note(text));
+            nodes.notes.iter().for_each(|text| watcher.note(text));
             if hold.is_some() {
                 nodes.clean_up_by(&["cluster", "down", &spec.name])?;
             }
@@ -213,10 +214,20 @@ pub fn start(
                 let host = hosts.of(step.host.as_deref())?;
                 let (plan, hosts, sites) = (&plan, &hosts, &sites);
                 let (stop, say, turn) = (&stop, &say, &turn);
-                steps::carry_out(&at::At { plan, host, hosts, sites, stop, say, turn }, step)
+                let at = at::At { plan, host, hosts, sites, stop, say, turn };
+                let began = Instant::now();
+                let is_new = steps::carry_out(&at, step)?;
+                // Other steps wait for what others do.
+                let is_work = matches!(step.act, Act::Network(_) | Act::Start { .. });
+                Ok((is_new, is_work.then(|| (host.name(), began.elapsed()))))
             };
             let done = hosts::at_once(phase.steps.iter(), one);
-            is_new |= done.into_iter().collect::<Result<Vec<bool>>>()?.contains(&true);
+            let done: Vec<(bool, _)> = done.into_iter().collect::<Result<_>>()?;
+            is_new |= done.iter().any(|(is_new, _)| *is_new);
+            let times: Vec<_> = done.iter().filter_map(|(_, time)| *time).collect();
+            if let Some(text) = slow::told(&phase.name, &times) {
+                watcher.note(&text);
+            }
         }
     }
     let time = spec.run.as_ref().and_then(|run| run.time);

@@ -17,6 +17,7 @@ pub(super) use stores::Wants;
 
 use super::hosts::{Host, Lost, at_once};
 use super::remote::{Remote, Stores};
+use super::slow;
 use super::{Hosts, Setting};
 use crate::batch::{self, Allocation, System, allocation};
 use crate::channel::Channel;
@@ -183,11 +184,12 @@ impl Reach {
         let binary = Arc::new(binary);
         let deadline = Instant::now() + ANSWER;
         let open = |host| {
+            let began = Instant::now();
             let launcher = self.launcher(setting, host, &binary);
             let channel = Channel::open(&host.name, &launcher, hello, deadline)?;
             let clock = channel.facts().time.zip(clock::now());
             let clock = clock.and_then(|(told, now)| clock::differs(&host.name, told, now));
-            Ok(Opened { host, channel, launcher, clock })
+            Ok(Opened { host, channel, launcher, clock, time: began.elapsed() })
         };
         let mut failed = Vec::new();
         let mut opened = Vec::new();
@@ -396,6 +398,8 @@ struct Opened<'r> {
     launcher: Launcher,
     /// What is wrong with its clock.
     clock: Option<String>,
+    /// How long that has taken.
+    time: Duration,
 }
 
 impl Reached {
@@ -418,15 +422,16 @@ impl Reached {
 /// Hosts that are reached.
 pub(super) struct Nodes {
     all: Vec<(Remote, Option<Ipv4Addr>)>,
-    /// What is wrong with their clocks.
-    pub(super) clocks: Vec<String>,
+    /// What is wrong with their clocks, and which is slow.
+    pub(super) notes: Vec<String>,
 }
 
 impl Nodes {
     fn new<'r>(all: impl Iterator<Item = (Opened<'r>, Stores)>) -> Self {
-        let mut clocks = Vec::new();
+        let (mut notes, mut times) = (Vec::new(), Vec::new());
         let node = |(one, stores): (Opened<'r>, Stores)| {
-            clocks.extend(one.clock);
+            notes.extend(one.clock);
+            times.push((one.host.name.as_str(), one.time));
             let address = one.host.address.or_else(|| address_of(one.channel.facts()));
             (Remote::new(one.channel, one.launcher, stores), address)
         };
@@ -440,7 +445,8 @@ impl Nodes {
         for ((remote, _), route) in all.iter_mut().zip(routes) {
             remote.set_route(route);
         }
-        Self { all, clocks }
+        notes.extend(slow::told("the start of its agent", &times));
+        Self { all, notes }
     }
 
     /// What a plan has to know of them.

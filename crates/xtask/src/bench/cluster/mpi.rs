@@ -1,5 +1,6 @@
-//! Linpack (HPL) and messages by Open MPI in node containers of three hosts, beside the same tree
-//! in a chroot on each host, where ranks are started by `ssh`.
+//! Linpack (HPL) on three hosts and messages by Open MPI between two of them, in node containers and
+//! in a container for each rank, beside the same tree in a chroot on each host, where ranks are
+//! started by `ssh`.
 //!
 //! The hosts share a kernel, so Open MPI is told to use TCP alone, and the links' counters must say
 //! that it has. A rank that waits gives its processor away, since there may be fewer processors
@@ -22,20 +23,35 @@ const ORDER: u64 = 3000;
 const THROWS: &str = "100";
 /// The greatest ratio of times.
 const AIM: f64 = 1.02;
-const NETWORKS: [&str; 2] = ["names", "host"];
 
-/// How ranks are started in containers: what the file calls it, and the command of `[run]` for so
-/// many ranks of a program.
+/// How ranks are started in containers: what the file calls it, in which networks, and the command
+/// of `[run]` for so many ranks of a program.
 struct Launch {
     word: &'static str,
+    networks: &'static [&'static str],
     command: fn(ranks: &str, program: &[&str]) -> Vec<String>,
 }
 
-const LAUNCHES: [Launch; 1] = [Launch { word: "inside", command: inside }];
+const LAUNCHES: [Launch; 2] = [
+    Launch { word: "inside", networks: &["names", "host"], command: inside },
+    Launch { word: "ranks", networks: &["host"], command: as_ranks },
+];
+
+fn as_ranks(_: &str, program: &[&str]) -> Vec<String> {
+    words(&[&own(&["sh", "-euc", RANK, "sh"]), &own(program)])
+}
 
 fn inside(ranks: &str, program: &[&str]) -> Vec<String> {
     words(&[&own(&["sh", "-euc", MPIRUN, "sh", "/etc/coracle/hosts", ranks]), &own(program)])
 }
+
+/// Runs a rank of a program, and tells the time that it has taken of processors.
+const RANK: &str = r#"
+cd /tmp; sed -e "s/^2 *Ps/1 Ps/" -e "s/^2 *Qs/3 Qs/" /hpccinf.txt > hpccinf.txt
+"$@"; times; test ! -e hpccoutf.txt || cat hpccoutf.txt"#;
+
+/// What is for Open MPI on a command line there, for ranks that somebody else starts.
+const VARIABLES: &str = r#"{ UCX_TLS = "tcp,self", OMPI_MCA_pml = "ob1", OMPI_MCA_btl = "tcp,self", OMPI_MCA_mpi_yield_when_idle = "1" }"#;
 
 /// Runs so many ranks (`$2`) of a program on the hosts of a file (`$1`). Each tells the time that
 /// it has taken of processors.
@@ -78,11 +94,11 @@ pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     let (first, _servers) = native(&lab, &tree.display().to_string(), hosts)?;
     let mut places = vec![first];
     let mut clusters = Vec::new();
-    for network in NETWORKS {
-        for launch in &LAUNCHES {
-            let cluster = format!("mpi-{network}-{}", launch.word);
-            places.push(containers(&lab, &cluster, network, launch)?);
-            clusters.push(cluster);
+    for launch in &LAUNCHES {
+        for network in launch.networks {
+            let (place, all) = containers(&lab, network, launch)?;
+            places.push(place);
+            clusters.extend(all);
         }
     }
     for _ in 0..bench.rounds {
@@ -117,28 +133,26 @@ fn native(
     Ok((Place::new("hosts", PROGRAMS.iter().map(command).collect()), servers))
 }
 
-/// A cluster that is up.
-fn containers(lab: &Lab<'_>, cluster: &str, network: &str, launch: &Launch) -> Outcome<Place> {
-    let mut files = Vec::new();
-    for (at, (ranks, program, _)) in PROGRAMS.iter().enumerate() {
+/// A cluster for each program, with a node for each rank, that is up; and the names of these.
+fn containers(lab: &Lab<'_>, network: &str, launch: &Launch) -> Outcome<(Place, Vec<String>)> {
+    let (mut commands, mut clusters) = (Vec::new(), Vec::new());
+    for (ranks, program, _) in &PROGRAMS {
         let command: Vec<String> =
             (launch.command)(ranks, program).iter().map(|word| format!("'''{word}'''")).collect();
         let text = format!(
-            "image = {IMAGE:?}\nnetwork = {network:?}\nnodes = {HOSTS}\n[run]\nlaunch = {:?}\n\
-             slots = 1\nenv = {{ UCX_TLS = \"tcp,self\" }}\ncommand = [{}]\n",
+            "image = {IMAGE:?}\nnetwork = {network:?}\nnodes = {ranks}\n[run]\nlaunch = {:?}\n\
+             slots = 1\nenv = {VARIABLES}\ncommand = [{}]\n",
             launch.word,
             command.join(", ")
         );
-        // Both are of one cluster.
-        let file = lab.file(cluster, Some(HOSTS), &text)?;
-        let own = format!("{file}-{at}");
-        std::fs::rename(&file, &own).map_err(|error| format!("{file}: {error}"))?;
-        files.push(own);
+        let cluster = format!("mpi-{network}-{}-{ranks}", launch.word);
+        let file = lab.file(&cluster, ranks.parse().ok(), &text)?;
+        lab.up(&file)?;
+        commands.push(lab.driver(&["cluster", "run", "-f", &file]));
+        clusters.push(cluster);
     }
-    lab.up(&files[0])?;
-    let command = |file: &String| lab.driver(&["cluster", "run", "-f", file]);
     let name = format!("{}, {network}", launch.word);
-    Ok(Place::new(&name, files.iter().map(command).collect()))
+    Ok((Place::new(&name, commands), clusters))
 }
 
 impl Place {
