@@ -3,9 +3,8 @@
 
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use testkit::command::{Finished, Input, run_with, until};
@@ -56,35 +55,20 @@ fn signal(lab: &Lab, words: &str, signal: Signal) {
     }
 }
 
-/// A host whose processes get a twentieth of the time is told with numbers, is not taken for lost,
-/// and holds up nobody who does not ask it.
+/// A host whose processes get a twentieth of a processor is told with numbers, is not taken for
+/// lost, and holds up nobody who does not ask it.
 fn slow_host(lab: &Lab) -> Outcome {
     small::load(lab, &lab.people[0])?;
+    let slowed = Slowed::start(lab, 2)?;
     let text = format!(
         "name = \"slow\"\nimage = {BOX:?}\nnodes = 3\nnetwork = \"host\"\n{}",
         lab.ssh(&ALL_HOSTS)
     );
     let file = lab.file("slow.toml", &text);
-    let ended = AtomicBool::new(false);
-    let (up, other, status) = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !ended.load(Ordering::Relaxed) {
-                let all = lab.hosts.processes(2);
-                for (signal, time) in [(Signal::STOP, 1425), (Signal::CONT, 75)] {
-                    for process in &all {
-                        process.signal(signal);
-                    }
-                    std::thread::sleep(Duration::from_millis(time));
-                }
-            }
-        });
-        let end = Ended(&ended);
-        let up = lab.run(0, &["cluster", "up", "-d", "-f", &file]);
-        let other = lab.run(0, &["cluster", "exec", "slow", "node2", "echo", "there"]);
-        let status = lab.run(0, &["cluster", "status", "slow"]);
-        drop(end);
-        (up, other, status)
-    });
+    let up = lab.run(0, &["cluster", "up", "-d", "-f", &file]);
+    let other = lab.run(0, &["cluster", "exec", "slow", "node2", "echo", "there"]);
+    let status = lab.run(0, &["cluster", "status", "slow"]);
+    drop(slowed);
     lab.run(0, &["cluster", "down", "slow"]).ok();
     let err = up.ok().err();
     let told = err.lines().filter(|line| line.contains(" is slow: ")).collect::<Vec<_>>();
@@ -95,12 +79,43 @@ fn slow_host(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Says so when it is dropped, also by a panic.
-struct Ended<'e>(&'e AtomicBool);
+/// The controller of processors' time (cgroups, version 1).
+const CPU: &str = "/sys/fs/cgroup/cpu";
 
-impl Drop for Ended<'_> {
+/// A host that gets a twentieth of a processor until this is dropped.
+struct Slowed<'l> {
+    lab: &'l Lab,
+    host: usize,
+    group: PathBuf,
+}
+
+impl<'l> Slowed<'l> {
+    fn start(lab: &'l Lab, host: usize) -> Result<Self, Skip> {
+        let group = Path::new(CPU).join(format!("coracle-{}", std::process::id()));
+        let made = fs::create_dir(&group);
+        made.map_err(|error| Skip(format!("no group at {}: {error}", group.display())))?;
+        let slowed = Self { lab, host, group };
+        fs::write(slowed.group.join("cpu.cfs_period_us"), "100000").expect("a period");
+        fs::write(slowed.group.join("cpu.cfs_quota_us"), "5000").expect("a quota");
+        slowed.put_into(&slowed.group);
+        Ok(slowed)
+    }
+
+    fn put_into(&self, group: &Path) {
+        for process in self.lab.hosts.processes(self.host) {
+            // One may have ended.
+            let _ = fs::write(group.join("cgroup.procs"), process.pid.to_string());
+        }
+    }
+}
+
+impl Drop for Slowed<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        let empty = until(LIMIT, || {
+            self.put_into(Path::new(CPU));
+            fs::remove_dir(&self.group).ok()
+        });
+        assert!(empty.is_some() || std::thread::panicking(), "the group is left");
     }
 }
 
