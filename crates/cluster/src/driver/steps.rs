@@ -29,7 +29,7 @@ pub(super) fn carry_out(at: &At<'_>, step: &Step) -> Result<bool> {
             Ok(false)
         }
         Act::Image(name) => images::pull(name, at),
-        Act::Spread { image, hosts } => images::spread(image, hosts, at),
+        Act::Spread { image, hosts, .. } => images::spread(image, hosts, at),
         Act::Network(words) => network::create(at, words),
         Act::Join => network::join(at).map(|()| false),
         Act::Known(words) => {

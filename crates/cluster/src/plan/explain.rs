@@ -32,14 +32,15 @@ impl fmt::Display for Step {
         }
         match &self.act {
             Act::Told(text) | Act::Reach(text) => f.write_str(text),
-            Act::Spread { image, hosts } => {
+            Act::Spread { image, hosts, slurm } => {
                 let shown = &hosts[..hosts.len().min(SHOWN)];
                 let more = hosts.len() - shown.len();
                 let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+                let sbcast = if *slurm { "else by sbcast, " } else { "" };
                 write!(
                     f,
                     "{image} to {}{more}    # pulled if it is not there; by a store that they see, \
-                     else from host to host, else through the launcher",
+                     else from host to host, {sbcast}else through the launcher",
                     shown.join(", ")
                 )
             }

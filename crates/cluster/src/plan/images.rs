@@ -42,11 +42,12 @@ pub(super) fn spread(spec: &Spec, sites: &[Site]) -> Vec<Step> {
         }
     });
     hosts.sort_by_key(|host| zones.iter().position(|other| *other == zone(host)));
+    let slurm = matches!(spec.backends[0].kind, Kind::Slurm { .. });
     all(spec)
         .into_iter()
         .map(|step| match step.act {
             Act::Image(image) => {
-                Step { host: None, act: Act::Spread { image, hosts: hosts.clone() } }
+                Step { host: None, act: Act::Spread { image, hosts: hosts.clone(), slurm } }
             }
             _ => step,
         })

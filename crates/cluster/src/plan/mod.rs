@@ -101,6 +101,8 @@ pub enum Act {
         image: String,
         /// The hosts, in the order in which it is passed on.
         hosts: Vec<String>,
+        /// The hosts are nodes of Slurm.
+        slurm: bool,
     },
     /// Has the cluster's network.
     Network(Vec<String>),
