@@ -1,5 +1,6 @@
 //! A real batch system: Debian's Slurm with two nodes on this machine, or with a node on each of
-//! some simulated hosts, run by an unprivileged user for that user.
+//! some simulated hosts, run by an unprivileged user for that user. On hosts root may run the
+//! daemons of the nodes, as sites do.
 //!
 //! Its authentication (`munged`), its controller and a `slurmd` for each node are started in a
 //! separate directory, on free ports, and killed when dropped. On this machine a step of
@@ -9,6 +10,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,9 +26,22 @@ use crate::users::{Setting, User};
 const NODES: [&str; 2] = ["one", "two"];
 /// Time limit for the start of a daemon, and for a query.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The ports of a cluster on hosts, also of `srun`, which needs many.
+pub const PORTS: RangeInclusive<u16> = 6800..=7400;
 /// The library that Slurm loads for `--mpi=pmix`; the library's package has it under another name
 /// only.
 const PMIX: &str = "/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so";
+
+/// What the daemons and commands of a cluster have.
+#[derive(Debug, Clone, Default)]
+pub struct Conditions<'p> {
+    /// Conditions of all but those that root runs, and so of the jobs.
+    pub setting: Setting,
+    /// A directory of plugins in place of the installed ones.
+    pub plugins: Option<&'p Path>,
+    /// Root runs the daemons of the nodes.
+    pub root_nodes: bool,
+}
 
 /// A running cluster.
 #[derive(Debug)]
@@ -34,6 +49,7 @@ pub struct Cluster<'h> {
     daemons: Mutex<Vec<Daemon>>,
     user: User,
     setting: Setting,
+    root_nodes: bool,
     place: PathBuf,
     hosts: Option<&'h Hosts>,
     /// Removed at the end.
@@ -67,8 +83,8 @@ impl Cluster<'static> {
         let scratch = Scratch::new("slurm").expect("a directory");
         let place = scratch.dir("cluster", Some((user.uid, user.gid)), 0o755);
         let nodes = NODES.map(|name| (name.to_owned(), Ipv4Addr::LOCALHOST));
-        let by = (user, &Setting::default());
-        let mut cluster = Self::in_place(by, place.expect("a directory"), (None, None), &nodes)?;
+        let by = (user, &Conditions::default());
+        let mut cluster = Self::in_place(by, place.expect("a directory"), None, &nodes)?;
         cluster.scratch = Some(scratch);
         Ok(cluster)
     }
@@ -76,26 +92,24 @@ impl Cluster<'static> {
 
 impl<'h> Cluster<'h> {
     /// Starts one with a node on each host, called as the host is, and its controller on the first.
-    /// Its daemons and commands have the conditions that are given, and so its jobs; a directory of
-    /// plugins is in place of the installed ones. `place` is a directory of the user that all hosts
-    /// see.
+    /// Its ports are [`PORTS`]. `place` is a directory of the user that all hosts see.
     ///
     /// # Panics
     /// As [`Cluster::start`].
     pub fn start_on(
-        by: (&User, &Setting),
-        (hosts, plugins): (&'h Hosts, Option<&Path>),
+        by: (&User, &Conditions<'_>),
+        hosts: &'h Hosts,
         place: PathBuf,
     ) -> Result<Self, Skip> {
         let node = |host| (format!("host{}", host + 1), hosts.address(host));
         let nodes: Vec<Node> = (0..hosts.count()).map(node).collect();
-        Self::in_place(by, place, (Some(hosts), plugins), &nodes)
+        Self::in_place(by, place, Some(hosts), &nodes)
     }
 
     fn in_place(
-        (user, setting): (&User, &Setting),
+        (user, conditions): (&User, &Conditions<'_>),
         place: PathBuf,
-        (hosts, plugins): (Option<&'h Hosts>, Option<&Path>),
+        hosts: Option<&'h Hosts>,
         nodes: &[Node],
     ) -> Result<Self, Skip> {
         for program in ["munged", "slurmctld", "slurmd", "srun"] {
@@ -105,8 +119,10 @@ impl<'h> Cluster<'h> {
             return Err(Skip("libpmix-dev is not installed".to_owned()));
         }
         let owner = |path: &Path| std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid));
+        let Conditions { setting, plugins, root_nodes } = conditions.clone();
         let plugins = plugins.map(|path| format!("PluginDir={}\n", path.display()));
-        let written = configuration(&place, user, nodes).and_then(|text| {
+        let node_user = if root_nodes { "root" } else { &user.name };
+        let written = configuration(&place, (&user.name, node_user), nodes).and_then(|text| {
             let text = text + plugins.as_deref().unwrap_or_default();
             fs::write(place.join("slurm.conf"), text)?;
             let key: Vec<u8> = (0..=255).collect();
@@ -119,9 +135,8 @@ impl<'h> Cluster<'h> {
             })
         });
         written.expect("its configuration");
-        let (user_of, setting) = (user.clone(), setting.clone());
-        let daemons = Mutex::default();
-        let cluster = Self { daemons, user: user_of, setting, place, hosts, scratch: None };
+        let (daemons, own) = (Mutex::default(), user.clone());
+        let cluster = Self { daemons, user: own, setting, root_nodes, place, hosts, scratch: None };
         let file = |name: &str| format!("{}/munge.{name}", cluster.place.display());
         let words =
             ["key-file=key", "socket=socket", "pid-file=pid", "log-file=log", "seed-file=seed"];
@@ -154,8 +169,13 @@ impl<'h> Cluster<'h> {
     /// One of Slurm's commands, as a user.
     pub fn command(&self, user: &User, program: &str, home: &Path) -> Command {
         let mut command = user.command_in(program, home, &self.setting);
-        command.env("SLURM_CONF", self.place.join("slurm.conf"));
+        command.env("SLURM_CONF", self.file());
         command
+    }
+
+    /// The configuration.
+    fn file(&self) -> PathBuf {
+        self.place.join("slurm.conf")
     }
 
     /// A command on a host, if there are hosts.
@@ -176,7 +196,14 @@ impl<'h> Cluster<'h> {
         let name = format!("{program}-{host}.out");
         let log = fs::File::options().append(true).create(true).open(self.place.join(name));
         let (out, also) = log.and_then(|log| Ok((log.try_clone()?, log))).expect("a log");
-        let mut command = self.command(&self.user, program, &self.place);
+        let mut command = if self.root_nodes && program == "slurmd" {
+            let mut command = Command::new(program);
+            command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").current_dir("/");
+            command.env("SLURM_CONF", self.file());
+            command
+        } else {
+            self.command(&self.user, program, &self.place)
+        };
         command.args(words);
         let mut command = self.on(host, command);
         command.stdin(Stdio::null()).stdout(out).stderr(also);
@@ -241,23 +268,24 @@ impl Drop for Cluster<'_> {
 }
 
 /// Writes `slurm.conf(5)`: nothing that needs root, no plugin of another package.
-fn configuration(place: &Path, user: &User, nodes: &[Node]) -> io::Result<String> {
+fn configuration(
+    place: &Path,
+    (user, node_user): (&str, &str),
+    nodes: &[Node],
+) -> io::Result<String> {
     let here = rustix::system::uname();
     let here = here.nodename().to_string_lossy();
     let here = here.split('.').next().unwrap_or_default();
     let (first, address) = &nodes[0];
     let is_here = address.is_loopback();
     let control = if is_here { here } else { first };
-    // All at once, so that they differ.
-    let ports = (0..=nodes.len()).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-    let ports: Vec<TcpListener> = ports.collect::<io::Result<_>>()?;
-    let numbers = ports.iter().map(|port| Ok(port.local_addr()?.port()));
-    let numbers: Vec<u16> = numbers.collect::<io::Result<_>>()?;
-    let (at, name) = (place.display(), &user.name);
+    let numbers = if is_here { free_ports(nodes.len() + 1)? } else { PORTS.collect() };
+    let at = place.display();
     let mut text = format!(
         "ClusterName=test\nSlurmctldHost={control}({address})\nSlurmctldPort={}\n\
          AuthType=auth/munge\nAuthInfo=socket={at}/munge.socket\nCredType=cred/munge\n\
-         SlurmUser={name}\nSlurmdUser={name}\nStateSaveLocation={at}/state\nSlurmdSpoolDir={at}/%n\n\
+         SlurmUser={user}\nSlurmdUser={node_user}\n\
+         StateSaveLocation={at}/state\nSlurmdSpoolDir={at}/%n\n\
          SlurmctldPidFile={at}/controller.pid\nSlurmdPidFile={at}/%n.pid\n\
          ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSwitchType=switch/none\n\
          JobAcctGatherType=jobacct_gather/none\nSelectType=select/cons_tres\n\
@@ -265,6 +293,10 @@ fn configuration(place: &Path, user: &User, nodes: &[Node]) -> io::Result<String
          SlurmdParameters=config_overrides\n",
         numbers[0]
     );
+    if !is_here {
+        let last = nodes.len() + 1;
+        let _ = writeln!(text, "SrunPortRange={}-{}", numbers[last], PORTS.end());
+    }
     for ((name, address), port) in nodes.iter().zip(&numbers[1..]) {
         let host = if is_here { here } else { name };
         let _ = writeln!(
@@ -274,4 +306,12 @@ fn configuration(place: &Path, user: &User, nodes: &[Node]) -> io::Result<String
     }
     text.push_str("PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n");
     Ok(text)
+}
+
+/// Free ports of this machine.
+fn free_ports(count: usize) -> io::Result<Vec<u16>> {
+    // All at once, so that they differ.
+    let ports = (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let ports: Vec<TcpListener> = ports.collect::<io::Result<_>>()?;
+    ports.iter().map(|port| Ok(port.local_addr()?.port())).collect()
 }

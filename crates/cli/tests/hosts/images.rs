@@ -1,12 +1,17 @@
 //! Images that are passed on from host to host. What is counted are the bytes on the links; the
 //! first host drives, and the registry is on a host of its own.
 
+use std::ops::RangeInclusive;
+use std::process::Command;
+
 use testkit::command::{Finished, Input, run_with, until};
 use testkit::image::{Built, Image, Pack};
 use testkit::layer::Layer;
 use testkit::skip::{Outcome, Skip};
+use testkit::slurm::{Cluster, Conditions, PORTS};
 
-use crate::lab::{Case, HOME, LIMIT, Lab, REGISTRY};
+use crate::lab::{Case, HOME, LIMIT, Lab, PORT, REGISTRY};
+use crate::slurm::slurm_with;
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("images::passed_on", passed_on),
@@ -14,6 +19,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("images::slow_host", slow_host),
     ("images::no_room", no_room),
     ("images::closed_ports", closed_ports),
+    ("images::by_sbcast", by_sbcast),
 ];
 
 /// What is sent besides an image: questions of the driver, acknowledgements.
@@ -207,31 +213,153 @@ fn no_room(lab: &Lab) -> Outcome {
     Ok(())
 }
 
+/// Does something while the second and the third host reach nothing but these ports.
+fn while_closed<T>(lab: &Lab, open: &RangeInclusive<u16>, work: impl FnOnce() -> T) -> T {
+    let rules = |add: &str| {
+        let ports = format!("{}-{}", open.start(), open.end());
+        let rule = |rest: &str| format!("ip rule {add} {rest} || exit 1\n");
+        let script = [
+            rule(&format!("pref 10 ipproto tcp dport {ports} lookup main")),
+            rule(&format!("pref 11 ipproto tcp sport {ports} lookup main")),
+            rule("pref 12 to 10.99.0.0/24 ipproto tcp prohibit"),
+        ];
+        for host in [1, 2] {
+            lab.root(host, &script.concat()).ok();
+        }
+    };
+    rules("add");
+    let done = work();
+    rules("del");
+    done
+}
+
 /// Hosts that reach nothing but each other's server of SSH get the image through that, and this is
 /// said.
 fn closed_ports(lab: &Lab) -> Outcome {
     warm(lab)?;
     lab.registry()?.push("lab/closed", &image(5, 1 << 20));
-    let rules = |add: &str| {
-        let rule = |rest: &str| format!("ip rule {add} {rest} || exit 1\n");
-        [
-            rule("pref 10 ipproto tcp dport 2222 lookup main"),
-            rule("pref 11 ipproto tcp sport 2222 lookup main"),
-            rule("pref 12 to 10.99.0.0/24 ipproto tcp prohibit"),
-        ]
-        .concat()
-    };
-    for host in [1, 2] {
-        lab.root(host, &rules("add")).ok();
-    }
-    let done = up(lab, &file(lab, "closed", "lab/closed"));
-    for host in [1, 2] {
-        lab.root(host, &rules("del")).ok();
-    }
+    let file = file(lab, "closed", "lab/closed");
+    let done = while_closed(lab, &(PORT..=PORT), || up(lab, &file));
     assert!(done.err().contains("goes through the launcher to host2, host3: "), "{done:?}");
     done.ok();
     let first = id(lab, 0, "lab/closed");
     assert!(first.is_some() && first == id(lab, 1, "lab/closed"));
     assert_eq!(first, id(lab, 2, "lab/closed"));
     Ok(())
+}
+
+/// A cluster of an image in an allocation of the second and the third host, which do not have it.
+/// The first one has it, and drives. The allocation ends when there is the file `over`, if that is
+/// not empty.
+fn job(lab: &Lab, slurm: &Cluster<'_>, name: &str, image: &Built, over: &str) -> Command {
+    let (layout, image_name) = (lab.shared.join(name), format!("lab/{name}:1"));
+    image.write_layout(&layout, &image_name).expect("a layout");
+    lab.run(0, &["load", "--quiet", "--input", &layout.display().to_string()]).ok();
+    for host in [1, 2] {
+        lab.run(host, &["rmi", &image_name]);
+    }
+    let text = format!(
+        "name = {name:?}\nimage = {image_name:?}\nnodes = 2\nnetwork = \"host\"\n\
+         backend = {{ kind = \"slurm\" }}\n\
+         [run]\ncommand = [\"/run/coracle/coracle\", \"--version\"]\n"
+    );
+    let (person, file) = (&lab.people[0], lab.file(&format!("{name}.toml"), &text));
+    let script = "$1 cluster up -f $2; status=$?; until [ ! $3 ] || [ -e $3 ]; do sleep 0.1; done; \
+                  exit $status";
+    let mut job = slurm.command(&person.user, "salloc", &person.home);
+    job.args(["--quiet", "--nodes=2", "--nodelist=host2,host3", "--", "sh", "-c", script, "sh"]);
+    job.arg(&person.program).args([&file, over]);
+    lab.hosts.command(0, &job)
+}
+
+/// The files of `sbcast` on a host.
+fn files(lab: &Lab, host: usize) -> String {
+    let kept = format!("{HOME}/.local/share/coracle/clusters");
+    lab.root(host, &format!("ls /tmp/coracle-*/image-* {kept}/*/image-*")).out()
+}
+
+fn is_same(lab: &Lab, name: &str) -> bool {
+    let words = ["image", "inspect", "--format", "{{.Id}}", name];
+    let ids = [0, 1, 2].map(|host| lab.run(host, &words).out());
+    !ids[0].is_empty() && ids[0] == ids[1] && ids[0] == ids[2]
+}
+
+/// Where a user runs the daemons of Slurm's nodes, `sbcast` fails, and the image goes through the
+/// launcher. Where root runs them, they pass it on.
+fn by_sbcast(lab: &Lab) -> Outcome {
+    let start = |root_nodes| {
+        slurm_with(lab, "slurm-of-images", &Conditions { root_nodes, ..Conditions::default() })
+    };
+    let up = |job: &mut Command| while_closed(lab, &PORTS, || run_with(job, Input::Null, LIMIT));
+    let slurm = start(false)?;
+    let done = up(&mut job(lab, &slurm, "refused", &image(7, 1000), ""));
+    for says in [
+        "sbcast of lab/refused:1 fails: ",
+        "not permitted",
+        "lab/refused:1 goes through the launcher to host2, host3: host2 does not reach ",
+    ] {
+        assert!(done.err().contains(says), "{done:?}");
+    }
+    done.ok();
+    assert!(is_same(lab, "lab/refused:1"));
+    drop(slurm);
+    let slurm = start(true)?;
+    sbcast_sends_once(lab, &slurm, up);
+    sbcast_without_driver(lab, &slurm);
+    Ok(())
+}
+
+/// The driver's machine and all hosts together send the image once for each host, and the driver's
+/// machine sends it once. No file is left.
+fn sbcast_sends_once(lab: &Lab, slurm: &Cluster<'_>, up: impl Fn(&mut Command) -> Finished) {
+    let image = image(8, LAYER);
+    let (size, mut job) = (size(&image), job(lab, slurm, "cast", &image, ""));
+    let sent = || [0, 1, 2].map(|host| lab.hosts.sent(host));
+    let before = sent();
+    let done = up(&mut job);
+    let after = sent();
+    let said = done.err();
+    assert!(
+        said.contains("lab/cast:1 goes by sbcast to host2, host3: host2 does not "),
+        "{done:?}"
+    );
+    assert!(!said.contains("fails") && !said.contains("launcher"), "{done:?}");
+    done.ok();
+    let [driver, second, third] = [0, 1, 2].map(|host| after[host] - before[host]);
+    let once = size..size + size / 10 + TALK;
+    assert!(once.contains(&driver), "the driver: {driver} of {size}");
+    assert!(once.contains(&(second + third)), "the others: {second} and {third} of {size}");
+    assert!(is_same(lab, "lab/cast:1"));
+    assert_eq!([0, 1, 2].map(|host| files(lab, host)), [""; 3]);
+}
+
+/// A driver that is killed leaves no file on the hosts, although the job goes on.
+fn sbcast_without_driver(lab: &Lab, slurm: &Cluster<'_>) {
+    let over = lab.shared.join("over");
+    let _ = std::fs::remove_file(&over);
+    let mut job = job(lab, slurm, "lost", &image(9, LAYER), &over.display().to_string());
+    lab.hosts.limit_sent(0, "40mbit");
+    let (seen, killed, gone, done) = while_closed(lab, &PORTS, || {
+        std::thread::scope(|scope| {
+            let up = scope.spawn(|| run_with(&mut job, Input::Null, LIMIT));
+            let seen = until(LIMIT, || (!files(lab, 2).is_empty()).then_some(()));
+            let killed = lab.root(0, "pkill -KILL -f '^[^ ]*coracle cluster [u]p'");
+            lab.hosts.limit_sent(0, "10gbit");
+            let nothing = || (files(lab, 1) + &files(lab, 2)).is_empty().then_some(());
+            let gone = until(LIMIT, nothing);
+            std::fs::write(&over, "").expect("a file");
+            (seen, killed, gone, up.join().expect("the thread of the job"))
+        })
+    });
+    assert!(seen.is_some() && killed.code() == 0, "{killed:?} {done:?}");
+    assert!(gone.is_some(), "a file is left");
+    assert_eq!(done.code(), 137, "{done:?}");
+    let person = &lab.people[0];
+    let mut down = slurm.command(&person.user, &person.program.display().to_string(), &person.home);
+    down.args(["cluster", "down", "lost"]);
+    run_with(&mut lab.hosts.command(0, &down), Input::Null, LIMIT).ok();
+    for host in [1, 2] {
+        lab.run(host, &["cluster", "down", "lost"]).ok();
+    }
+    assert_eq!(files(lab, 0), "");
 }

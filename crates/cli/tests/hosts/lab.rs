@@ -23,7 +23,7 @@ pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 /// The image of all clusters.
 pub(crate) const IMAGE: &str = "lab/debian:1";
 pub(crate) const COUNT: usize = 3;
-const PORT: u16 = 2222;
+pub(crate) const PORT: u16 = 2222;
 /// The home of the user on each host.
 pub(crate) const HOME: &str = "/tmp/home";
 /// The host of the registry, besides the three.

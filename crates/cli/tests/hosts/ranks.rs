@@ -10,8 +10,7 @@ use std::process::{Command, Stdio};
 
 use testkit::command::{Finished, Input, run_with, until};
 use testkit::skip::{Outcome, Skip, need_program};
-use testkit::slurm::Cluster;
-use testkit::users::Setting;
+use testkit::slurm::{Cluster, Conditions};
 
 use crate::lab::{Case, LIMIT, Lab};
 use crate::slurm::slurm_with;
@@ -78,7 +77,8 @@ struct Batch<'l> {
 
 impl<'l> Batch<'l> {
     fn start(lab: &'l Lab, plugins: Option<&Path>) -> Result<Self, Skip> {
-        let slurm = slurm_with(lab, "slurm-ranks", (&Setting::default(), plugins))?;
+        let slurm =
+            slurm_with(lab, "slurm-ranks", &Conditions { plugins, ..Conditions::default() })?;
         image(lab, |words| {
             let command = lab.hosts.command(0, &lab.site.command(words));
             run_with(&mut { command }, Input::Null, LIMIT)

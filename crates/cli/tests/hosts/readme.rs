@@ -12,7 +12,7 @@ use std::process::Command;
 
 use testkit::command::{Finished, Input, run_with};
 use testkit::skip::Outcome;
-use testkit::slurm::Cluster;
+use testkit::slurm::{Cluster, Conditions};
 use testkit::users::Setting;
 
 use crate::lab::{Case, LIMIT, Lab};
@@ -148,7 +148,9 @@ fn slurm_forbidden(lab: &Lab) -> Outcome {
 fn slurm(lab: &Lab, forbidden: bool) -> Outcome {
     let mut place = Place::make(lab, forbidden)?;
     place.begin();
-    place.slurm = Some(slurm_with(lab, "slurm-readme", (&place.setting, None))?);
+    let setting = place.setting.clone();
+    let conditions = Conditions { setting, ..Conditions::default() };
+    place.slurm = Some(slurm_with(lab, "slurm-readme", &conditions)?);
     let [.., slurm] = blocks();
     let done = place.script(slurm);
     assert!(done.ok().out().contains(RING) && done.out().contains("visit "), "{done:?}");

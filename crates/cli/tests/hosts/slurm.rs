@@ -5,8 +5,7 @@ use std::path::Path;
 use testkit::command::{Input, run_with};
 use testkit::image::Image;
 use testkit::skip::{Outcome, Skip};
-use testkit::slurm::Cluster;
-use testkit::users::Setting;
+use testkit::slurm::{Cluster, Conditions};
 
 use crate::images::noise;
 use crate::lab::{Case, HOME, IMAGE, LIMIT, Lab, REGISTRY};
@@ -18,20 +17,20 @@ pub(crate) const CASES: &[(&str, Case)] =
 
 /// A Slurm with a node on each host.
 pub(crate) fn slurm<'l>(lab: &'l Lab, name: &str) -> Result<Cluster<'l>, Skip> {
-    slurm_with(lab, name, (&Setting::default(), None))
+    slurm_with(lab, name, &Conditions::default())
 }
 
-/// The same under conditions, or with other plugins.
+/// The same under conditions.
 pub(crate) fn slurm_with<'l>(
     lab: &'l Lab,
     name: &str,
-    (setting, plugins): (&Setting, Option<&Path>),
+    conditions: &Conditions<'_>,
 ) -> Result<Cluster<'l>, Skip> {
     let place = lab.shared.join(name);
     let _ = std::fs::remove_dir_all(&place);
     std::fs::create_dir(&place).expect("a directory");
     lab.site.give(&place);
-    Cluster::start_on((&lab.site.user, setting), (&lab.hosts, plugins), place)
+    Cluster::start_on((&lab.site.user, conditions), &lab.hosts, place)
 }
 
 /// A site that has Coracle nowhere but for one copied file on the login node, in a home that the

@@ -1,6 +1,7 @@
 //! Images on hosts: each is resolved once, by the machine that drives, and every host gets the
 //! same.
 
+mod sbcast;
 mod session;
 
 use super::at::{At, words};
@@ -83,7 +84,8 @@ pub(super) fn spread(name: &str, hosts: &[String], at: &At<'_>) -> Result<bool> 
     Ok(is_new)
 }
 
-/// From host to host. Those who reach none of the others get it through their launchers.
+/// From host to host. Those who reach none of the others get it by `sbcast` or, where that does not
+/// work, through their launchers.
 fn hand_on(
     name: &str,
     source: &dyn Host,
@@ -91,17 +93,13 @@ fn hand_on(
     unpack: bool,
     at: &At<'_>,
 ) -> Result<()> {
-    let session::Outcome { mut alone, failed } = session::run(name, source, hosts, unpack, at)?;
+    let session::Outcome { alone, failed } = session::run(name, source, hosts, unpack, at)?;
+    let mut alone = sbcast::run(name, source, alone, at)?;
     if alone.is_empty() {
         return failed.map_or(Ok(()), Err);
     }
-    let names: Vec<&str> = alone.iter().map(|(host, _)| host.name()).collect();
-    let (count, first) = (names.len(), names[0]);
-    let to = if count > 3 { format!("{count} hosts") } else { names.join(", ") };
-    let why = &alone[0].1;
-    (at.say)(&format!(
-        "{name} goes through the launcher to {to}: {first} does not reach the others ({why})"
-    ));
+    say_way(name, "through the launcher", &alone, at);
+    let count = alone.len();
     let (first, _) = alone.remove(0);
     give(name, source, first)?;
     let mut rest: Vec<&dyn Host> = alone.into_iter().map(|(host, _)| host).collect();
@@ -116,6 +114,15 @@ fn hand_on(
     let given = at_once(rest.iter(), |host| give(name, source, *host));
     given.into_iter().collect::<Result<Vec<()>>>()?;
     failed.map_or(Ok(()), Err)
+}
+
+/// Tells the way of an image to hosts that reach none of the others.
+fn say_way(name: &str, way: &str, alone: &[session::Alone<'_>], at: &At<'_>) {
+    let names: Vec<&str> = alone.iter().map(|(host, _)| host.name()).collect();
+    let (count, first) = (names.len(), names[0]);
+    let to = if count > 3 { format!("{count} hosts") } else { names.join(", ") };
+    let why = &alone[0].1;
+    (at.say)(&format!("{name} goes {way} to {to}: {first} does not reach the others ({why})"));
 }
 
 fn gone(name: &str, host: &dyn Host) -> Error {

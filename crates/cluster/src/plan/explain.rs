@@ -32,15 +32,16 @@ impl fmt::Display for Step {
         }
         match &self.act {
             Act::Told(text) | Act::Reach(text) => f.write_str(text),
-            Act::Spread { image, hosts, pack } => {
+            Act::Spread { image, hosts, pack, slurm } => {
                 let shown = &hosts[..hosts.len().min(SHOWN)];
                 let more = hosts.len() - shown.len();
                 let more = if more == 0 { String::new() } else { format!(" and {more} more") };
                 let seen = if *pack { "" } else { "by a store that they see, else " };
+                let sbcast = if *slurm { "else by sbcast, " } else { "" };
                 write!(
                     f,
                     "{image} to {}{more}    # pulled if it is not there; {seen}from host to host, \
-                     else through the launcher",
+                     {sbcast}else through the launcher",
                     shown.join(", ")
                 )
             }

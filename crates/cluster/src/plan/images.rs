@@ -47,12 +47,13 @@ pub(super) fn spread(spec: &Spec, sites: &[Site]) -> Vec<Step> {
         }
     });
     hosts.sort_by_key(|host| zones.iter().position(|other| *other == zone(host)));
+    let slurm = matches!(spec.backends[0].kind, Kind::Slurm { .. });
     all(spec)
         .into_iter()
         .map(|step| match step.act {
             Act::Image(image) => Step {
                 host: None,
-                act: Act::Spread { image, hosts: hosts.clone(), pack: spec.pack },
+                act: Act::Spread { image, hosts: hosts.clone(), pack: spec.pack, slurm },
             },
             _ => step,
         })

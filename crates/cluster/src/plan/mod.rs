@@ -103,6 +103,8 @@ pub enum Act {
         hosts: Vec<String>,
         /// A store that they see does not serve for it.
         pack: bool,
+        /// The hosts are nodes of Slurm.
+        slurm: bool,
     },
     /// Has the cluster's network.
     Network(Vec<String>),
