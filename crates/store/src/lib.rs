@@ -418,7 +418,11 @@ impl Store {
             return Ok(None);
         }
         let trashed = format!("trash/{}", root::random_hex(16)?);
-        root.rename(rel, &trashed)?;
-        Ok(Some(trashed))
+        match root.rename(rel, &trashed) {
+            Ok(()) => Ok(Some(trashed)),
+            // A client of NFS knows a name for a while after another host has removed it.
+            Err(error) if error.errno() == Some(Errno::NOENT.raw_os_error()) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }

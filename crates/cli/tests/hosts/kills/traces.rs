@@ -16,7 +16,7 @@ pub(super) struct Traces(Vec<String>);
 /// themselves after seconds.
 const SCRIPT: &str = r#"
 find /tmp /dev/shm /run -xdev -path '*/.local/share/coracle' -prune -o -print |
-    grep -Ev '/coracle-[0-9]+/(coracle-[0-9a-f]{64}|[0-9a-f]{40}(\.[A-Za-z0-9]+)?)$'
+    grep -Ev '/coracle-[0-9]+/(coracle-[0-9a-f]{64}(\.checked)?|[0-9a-f]{40}(\.[A-Za-z0-9]+)?)$'
 for store; do
     cd "$store" 2> /dev/null || continue
     for place in clusters networks containers; do
