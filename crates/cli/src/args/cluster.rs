@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::containers::ProcessOptions;
+
 /// Which cluster: its file, or its name.
 #[derive(clap::Args, Debug)]
 #[group(required = true, multiple = false)]
@@ -91,24 +93,8 @@ pub(crate) struct ClusterExecArgs {
     /// Cluster file
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Set an environment variable; NAME alone copies it from the host
-    #[arg(short, long, value_name = "NAME[=VALUE]")]
-    pub env: Vec<String>,
-    /// Read environment variables from a file
-    #[arg(long, value_name = "FILE")]
-    pub env_file: Vec<PathBuf>,
-    /// Keep standard input open
-    #[arg(short, long)]
-    pub interactive: bool,
-    /// Give the process a terminal of its own
-    #[arg(short, long)]
-    pub tty: bool,
-    /// User: name or id, optionally with a group (USER[:GROUP])
-    #[arg(short, long, value_name = "USER[:GROUP]")]
-    pub user: Option<String>,
-    /// Working directory inside the container
-    #[arg(short, long, value_name = "DIR")]
-    pub workdir: Option<String>,
+    #[command(flatten)]
+    pub process: ProcessOptions,
     /// The cluster if no file is given; a node, service or container; command and arguments
     #[arg(
         value_name = "WORDS",

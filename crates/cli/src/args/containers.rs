@@ -202,15 +202,9 @@ pub(crate) struct AttachArgs {
     pub container: String,
 }
 
-/// `exec`.
+/// What a further process in a container has.
 #[derive(clap::Args, Debug)]
-pub(crate) struct ExecArgs {
-    /// Run in the background
-    #[arg(short, long)]
-    pub detach: bool,
-    /// Keys that leave a session with a terminal
-    #[arg(long, value_name = "KEYS")]
-    pub detach_keys: Option<String>,
+pub(crate) struct ProcessOptions {
     /// Set an environment variable; NAME alone copies it from the host
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
@@ -229,6 +223,19 @@ pub(crate) struct ExecArgs {
     /// Working directory inside the container
     #[arg(short, long, value_name = "DIR")]
     pub workdir: Option<String>,
+}
+
+/// `exec`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ExecArgs {
+    /// Run in the background
+    #[arg(short, long)]
+    pub detach: bool,
+    /// Keys that leave a session with a terminal
+    #[arg(long, value_name = "KEYS")]
+    pub detach_keys: Option<String>,
+    #[command(flatten)]
+    pub process: ProcessOptions,
     /// Container
     #[arg(value_name = "CONTAINER")]
     pub container: String,

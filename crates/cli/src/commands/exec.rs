@@ -10,16 +10,18 @@ use crate::report::{Exit, Report};
 
 /// Runs a further command in a running container.
 pub(crate) fn run(context: &Context, args: &ExecArgs) -> Result<Exit, Report> {
-    let (mut env, flags) = request::variables(&args.env_file, &args.env, context.surroundings())?;
+    let process = &args.process;
+    let (mut env, flags) =
+        request::variables(&process.env_file, &process.env, context.surroundings())?;
     env.extend(flags);
     let request = ExecRequest {
         container: args.container.clone(),
         command: args.command.clone(),
         env,
-        workdir: args.workdir.clone(),
-        user: args.user.clone(),
-        tty: args.tty,
-        interactive: args.interactive,
+        workdir: process.workdir.clone(),
+        user: process.user.clone(),
+        tty: process.tty,
+        interactive: process.interactive,
         detach: args.detach,
         detach_keys: args.detach_keys.clone(),
     };

@@ -4,7 +4,6 @@
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions};
 use sys::event::SignalFd;
 
@@ -180,11 +179,10 @@ fn living(groups: &[Pid]) -> Vec<Pid> {
 
 /// Waits for a signal that asks the process to end; other signals end the waiting early.
 fn asked_within(signals: &SignalFd, time: Duration) -> bool {
-    let time = Timespec::try_from(time).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
-    let _ = poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&time));
-    let mut asked = false;
-    while let Ok(Some(received)) = signals.next() {
+    let (mut next, mut asked) = (signals.next_within(time), false);
+    while let Ok(Some(received)) = next {
         asked |= ASKED.contains(&received.number);
+        next = signals.next();
     }
     asked
 }

@@ -94,17 +94,19 @@ pub(crate) fn exec(context: &Context, args: &ClusterExecArgs) -> Result<Exit, Re
         return Err(Report::wrong_words("there is no command")
             .hint(format!("write it behind the node: coracle cluster exec {cluster} {node} sh")));
     }
-    let (files, flags) = request::variables(&args.env_file, &args.env, context.surroundings())?;
+    let process = &args.process;
+    let (files, flags) =
+        request::variables(&process.env_file, &process.env, context.surroundings())?;
     let word = |change: Change| match change {
         Change::Set(name, value) => format!("{name}={value}"),
         Change::Unset(name) => name,
     };
     let how = Exec {
-        input: args.interactive,
-        terminal: args.tty,
+        input: process.interactive,
+        terminal: process.tty,
         env: files.into_iter().chain(flags).map(word).collect(),
-        user: args.user.clone(),
-        directory: args.workdir.clone(),
+        user: process.user.clone(),
+        directory: process.workdir.clone(),
     };
     Ok(Exit(driver::exec(&cluster, node, &setting(context)?, &how, command)?))
 }
