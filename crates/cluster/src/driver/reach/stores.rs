@@ -3,8 +3,8 @@
 //! Containers and networks of a host are in a store that no other host writes. That is the user's
 //! own store there, unless several hosts see one store, as with a home directory on a network file
 //! system: then each host has a store of its own on a disk of its own, which ends with the cluster,
-//! and reads images from the shared one, or with `pack` gets them as other hosts do. Whether a store
-//! is shared is proven by a file that one host writes and another one reads.
+//! and reads images from the shared one, or with `pack` gets them as other hosts do. Whether a
+//! store is shared is proven by a file that one host writes and another one reads.
 
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,8 @@ pub(in super::super) struct Wants {
 }
 
 impl Wants {
-    /// What those of a file want. A registry is asked only if they are to be in new stores for sure.
+    /// What those of a file want. A registry is asked only if they are to be in new stores for
+    /// sure.
     pub(in super::super) fn of(spec: &Spec, session: &Session) -> Self {
         let parts = |image: &Image| {
             let Image::Named(name) = image else { return None };

@@ -1,5 +1,5 @@
-//! Linpack (HPL) on three hosts and messages by Open MPI between two of them, in node containers and
-//! in a container for each rank, beside the same tree in a chroot on each host, where ranks are
+//! Linpack (HPL) on three hosts and messages by Open MPI between two of them, in node containers
+//! and in a container for each rank, beside the same tree in a chroot on each host, where ranks are
 //! started by `ssh`.
 //!
 //! The hosts share a kernel, so Open MPI is told to use TCP alone, and the links' counters must say
