@@ -84,7 +84,9 @@ impl Place {
         let store = self.directory.ancestors().nth(2);
         let is_own = |store: &&Path| {
             let name = store.file_name().and_then(|name| name.to_str());
-            name == Some(&own_store(&self.cluster)) && own_store_mark(&self.directory).exists()
+            // A driver that was killed may have made it, and not said so yet.
+            name == Some(&own_store(&self.cluster))
+                && (own_store_mark(&self.directory).exists() || is_empty(store))
         };
         if let Some(store) = store.filter(is_own) {
             return remove(store).map_err(|why| wrong(store, &why));
@@ -122,6 +124,14 @@ fn remove(path: &Path) -> Result<(), String> {
 /// The name of a store that ends with its cluster.
 pub(crate) fn own_store(cluster: &str) -> String {
     format!("cluster-{cluster}")
+}
+
+/// Whether nothing is in a store.
+fn is_empty(store: &Path) -> bool {
+    let places = ["containers", "volumes", "layers", "trees", "oci/blobs/sha256"];
+    places.iter().all(|place| {
+        std::fs::read_dir(store.join(place)).map_or(true, |mut all| all.next().is_none())
+    })
 }
 
 /// The file in a cluster's directory that says so.
@@ -190,6 +200,30 @@ mod tests {
         std::fs::remove_dir(directory.join(JOB)).unwrap();
         Place::take(store.path(), "lab").unwrap().remove().unwrap();
         assert!(!directory.exists());
+    }
+
+    #[test]
+    fn a_store_of_the_cluster_goes_if_it_says_so_or_is_empty() {
+        let top = tempfile::tempdir().unwrap();
+        let store = top.path().join("cluster-lab");
+        let full = store.join("containers/one");
+        let remove = || Place::take(&store, "lab").unwrap().remove().unwrap();
+        std::fs::create_dir_all(&full).unwrap();
+        remove();
+        assert!(full.exists());
+        std::fs::remove_dir(&full).unwrap();
+        remove();
+        assert!(!store.exists());
+        std::fs::create_dir_all(&full).unwrap();
+        let place = Place::take(&store, "lab").unwrap();
+        std::fs::write(own_store_mark(place.path()), "").unwrap();
+        place.remove().unwrap();
+        assert!(!store.exists());
+        // One of another name is the user's.
+        let store = top.path().join("mine");
+        std::fs::create_dir_all(store.join("containers")).unwrap();
+        Place::take(&store, "lab").unwrap().remove().unwrap();
+        assert!(store.exists());
     }
 
     #[test]

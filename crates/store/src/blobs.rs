@@ -78,7 +78,18 @@ pub(crate) fn unflat(name: &str) -> Option<Digest> {
     Digest::from_str(&name.replacen('-', ":", 1)).ok()
 }
 
+/// Where a blob is while it is received.
+fn part(digest: &Digest) -> String {
+    format!("{INGEST}/{}.part", flat(digest))
+}
+
 impl Blobs<'_> {
+    /// How many bytes of a blob that is not in the store were received, perhaps by a process that
+    /// has ended.
+    pub fn received(self, digest: &Digest) -> Result<u64> {
+        Ok(self.0.inner.root.stat(&part(digest))?.map_or(0, |stat| stat.st_size as u64))
+    }
+
     /// Returns true if the blob is in the store with this size (with any size for `None`).
     pub fn contains(self, digest: &Digest, size: Option<u64>) -> Result<bool> {
         let rel = rel(digest);
@@ -185,7 +196,7 @@ impl Blobs<'_> {
             return Ok(BeginBlob::Have(blob));
         }
         let root = &self.0.inner.root;
-        let part = format!("{INGEST}/{}.part", flat(digest));
+        let part = part(digest);
         let file = root.create_file(&part, OFlags::empty())?;
         let mut ingest = Ingest {
             store: self.0.clone(),

@@ -171,9 +171,6 @@ pub fn start(
             let wants = reach::Wants::of(spec, session);
             let nodes = reach.to_start((setting, &place), wants, hold)?;
             nodes.notes.iter().for_each(|text| watcher.note(text));
-            if hold.is_some() {
-                nodes.clean_up_by(&["cluster", "down", &spec.name])?;
-            }
             let sites = nodes.sites(&spec.name, directory, setting);
             nodes.found().iter().for_each(|text| watcher.note(text));
             (nodes.driven_by(setting.hosts()), sites)
@@ -325,6 +322,7 @@ pub fn end(setting: &Setting, cluster: &str, forget: bool) -> Result<usize> {
         Some(reach) if reach.is_over()? => return place.remove().map(|()| 0),
         Some(reach) => {
             let (nodes, lost) = reach.to_end(setting, cluster)?;
+            let lost = if lost.is_some() && reach.ends_soon()? { None } else { lost };
             (nodes.driven_by(here), lost)
         }
     };

@@ -32,6 +32,8 @@ use crate::wire::messages::{Facts, Hello};
 
 /// An agent answers within so long; `ssh` and `srun` may wait for a busy host.
 const ANSWER: Duration = Duration::from_mins(1);
+/// A job whose hosts are released has ended within so long.
+const END: Duration = Duration::from_secs(5);
 
 /// The kinds of a [`Reach`].
 const SSH: &str = "ssh";
@@ -138,6 +140,21 @@ impl Reach {
     /// If the batch system does not answer.
     pub(super) fn is_over(&self) -> Result<bool> {
         self.job.as_deref().map_or(Ok(false), batch::has_ended)
+    }
+
+    /// The same of a job that gives out no more steps, and may take a moment to end.
+    ///
+    /// # Errors
+    /// As [`Reach::is_over`].
+    pub(super) fn ends_soon(&self) -> Result<bool> {
+        let until = Instant::now() + END;
+        loop {
+            let is_over = self.is_over()?;
+            if is_over || self.job.is_none() || Instant::now() >= until {
+                return Ok(is_over);
+            }
+            std::thread::sleep(END / 10);
+        }
     }
 
     /// What is kept of a cluster; `None` for one of this machine alone, or that is not there.
@@ -254,6 +271,9 @@ impl Reach {
         }
         found.keep(setting, place)?;
         let nodes = Nodes::new(opened.into_iter().zip(stores));
+        if hold.is_some() {
+            nodes.clean_up_by(&["cluster", "down", place.cluster()])?;
+        }
         nodes.mark_stores(place.cluster())?;
         Ok(nodes)
     }

@@ -150,25 +150,19 @@ impl Shelf {
         let mut missing = 0;
         for number in 0..self.count() {
             let Some(blob) = self.blob(number) else { continue };
-            let has = self.store.blobs().contains(&blob.digest, Some(blob.size));
+            let blobs = self.store.blobs();
+            let has = blobs.contains(&blob.digest, Some(blob.size));
             if !has.map_err(containers::Error::from)? {
-                missing += blob.size;
+                let received = blobs.received(&blob.digest).map_err(containers::Error::from)?;
+                missing += blob.size.saturating_sub(received);
             }
         }
         match self.room() {
-            // What an earlier process has left of blobs is not counted.
-            Some(free) if free < missing - self.left(missing) => {
+            Some(free) if free < missing => {
                 Err(self.full(&format!("{image} needs {}", size::human(missing)), free))
             }
             _ => Ok(()),
         }
-    }
-
-    /// How many bytes of blobs earlier processes have left.
-    fn left(&self, most: u64) -> u64 {
-        let all = std::fs::read_dir(self.store.path().join("tmp/ingest"));
-        let sizes = all.into_iter().flatten().flatten().filter_map(|entry| entry.metadata().ok());
-        sizes.map(|meta| meta.len()).sum::<u64>().min(most)
     }
 
     /// Free bytes where the store is.

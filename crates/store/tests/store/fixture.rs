@@ -129,6 +129,8 @@ pub(crate) fn names(path: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(path)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        // A client of NFS gives a file that is open another name instead of removing it.
+        .filter(|name| !name.starts_with(".nfs"))
         .collect();
     names.sort();
     names

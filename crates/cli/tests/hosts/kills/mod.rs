@@ -215,7 +215,9 @@ fn play(site: &Site<'_>, point: &Point, before: &Traces) -> Result<bool, String>
     if killed.is_none() && done.code() != 0 {
         return Err(told("the command", "it failed though nothing was killed", &[]));
     }
-    if done.code() == 0 {
+    // `salloc` ends with 0 when its command was killed.
+    let is_told = work != Work::Allocation || point.victim != Victim::Driver || killed.is_none();
+    if done.code() == 0 && is_told {
         work.is_kept(site, &done).map_err(|why| told("false success", &why, &[]))?;
     }
     let mut later = Vec::new();
