@@ -163,7 +163,7 @@ fn packed(lab: &Lab) -> Outcome {
     lab.root(2, "umount -l /var/tmp").ok();
     assert!(has(&second, "/v "), "{second:?}");
     assert_eq!(none.code(), 125, "{none:?}");
-    for says in ["host3 has no directory of its own with 1", "/var/tmp has 10", "TMPDIR"] {
+    for says in ["host3 has no directory of its own with room for 1", "/var/tmp has 10", "TMPDIR"] {
         assert!(none.err().contains(says), "{says}: {none:?}");
     }
     let mut command = person.user.command(&person.program, &person.home);

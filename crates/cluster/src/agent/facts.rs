@@ -66,9 +66,9 @@ pub(super) fn gather(options: &Options, runtime: &Path, room: u64) -> Facts {
         home_noexec: home.as_ref().is_some_and(noexec),
         home,
         runtime: runtime.to_owned(),
-        scratch: scratch.path,
-        scratch_free: scratch.free,
-        scratch_passed: scratch.passed,
+        scratch: scratch.first,
+        roomy: scratch.roomy,
+        passed: scratch.passed,
         addresses: addresses(),
         interfaces: host::interfaces(),
         equipment: host::Equipment::read(),
@@ -76,37 +76,38 @@ pub(super) fn gather(options: &Options, runtime: &Path, room: u64) -> Facts {
     }
 }
 
-/// Where a store of the node's own can be.
+/// Where stores of the node's own can be.
 struct Scratch {
-    path: Option<PathBuf>,
-    free: u64,
+    /// The first directory with room for one without images.
+    first: Option<PathBuf>,
+    /// The first with room for images.
+    roomy: Option<PathBuf>,
+    /// What is to be said of the places before that.
     passed: Vec<String>,
 }
 
-/// The first directory of the node's own where a store of this user has so much room, else the
-/// first where one without images has.
+/// The directories of this user for a store that needs so much room.
 fn scratch(options: &Options, uid: u32, room: u64) -> Scratch {
     let variables = ["SLURM_TMPDIR", "TMPDIR"].map(|name| options.variable(name));
     let places = variables.into_iter().flatten().chain(["/tmp", "/var/tmp", "/dev/shm"]);
-    let mut fit: Option<(PathBuf, u64)> = None;
-    let mut passed: Vec<String> = Vec::new();
+    let mut found = Scratch { first: None, roomy: None, passed: Vec::new() };
     for place in places {
-        let found = match free(place, uid) {
-            Ok((path, free)) if free >= room.max(ROOM) => {
-                return Scratch { path: Some(path), free, passed };
-            }
+        let passed = match free(place, uid) {
             Ok((path, free)) => {
-                fit = fit.or(Some((path, free)));
+                found.first.get_or_insert_with(|| path.clone());
+                if free >= room {
+                    found.roomy = Some(path);
+                    break;
+                }
                 format!("{place} has {} free", size::human(free))
             }
             Err(why) => format!("{place}: {why}"),
         };
-        if !passed.contains(&found) {
-            passed.push(found);
+        if !found.passed.contains(&passed) {
+            found.passed.push(passed);
         }
     }
-    let (path, free) = fit.unzip();
-    Scratch { path, free: free.unwrap_or_default(), passed }
+    found
 }
 
 /// A place's directory of this user, and the free bytes there.
@@ -184,11 +185,11 @@ mod tests {
         let options = Options { environment: environment.into(), ..Options::default() };
         let found = |room| scratch(&options, uid, room);
         let place = Some(own.path().join(format!("coracle-{uid}")));
-        assert_eq!((found(0).path, found(0).passed.len()), (place.clone(), 1));
-        let none = found(u64::MAX);
-        assert_eq!((none.path, none.free >= ROOM), (place, true));
-        assert!(none.passed[0].starts_with("/proc/none: "), "{:?}", none.passed);
-        assert!(none.passed[1].starts_with(&format!("{path} has ")), "{:?}", none.passed);
+        assert_eq!((found(0).first, found(0).roomy), (place.clone(), place.clone()));
+        let Scratch { first, roomy, passed } = found(u64::MAX);
+        assert_eq!((first, roomy), (place, None));
+        assert!(passed[0].starts_with("/proc/none: "), "{passed:?}");
+        assert!(passed[1].starts_with(&format!("{path} has ")), "{passed:?}");
     }
 
     #[test]

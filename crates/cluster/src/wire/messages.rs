@@ -103,16 +103,15 @@ pub struct Facts {
     #[serde(default)]
     pub runtime: PathBuf,
     /// A directory of the node's own disk or memory that only this user can enter, where programs
-    /// can be executed, with room for a store: the first with [`Hello::room`], else the first for
-    /// a store without images; `None`: there is none.
+    /// can be executed, with room for a store without images; `None`: there is none.
     #[serde(default)]
     pub scratch: Option<PathBuf>,
-    /// Free bytes there.
+    /// The first such directory with [`Hello::room`].
     #[serde(default)]
-    pub scratch_free: u64,
-    /// Why the places before it, or all, are not it.
+    pub roomy: Option<PathBuf>,
+    /// Why the places before that, or all, are not it.
     #[serde(default)]
-    pub scratch_passed: Vec<String>,
+    pub passed: Vec<String>,
     /// Addresses with the names of their devices, without loopback.
     #[serde(default)]
     pub addresses: Vec<(String, IpAddr)>,

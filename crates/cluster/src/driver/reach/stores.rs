@@ -128,9 +128,9 @@ pub(super) fn find(
     let stores = pairs().zip(&seen).map(|((Opened { channel, .. }, store), (sees_ours, text))| {
         let (read_only, room) = match (sees_ours, shared(text)) {
             (false, false) => return Ok(Stores::usual(store.clone())),
-            _ if wants.pack => (None, wants.room),
-            (true, _) => (Some(setting.store.clone()), 0),
-            (false, true) => (Some(store.clone()), wants.room),
+            _ if wants.pack => (None, Some(wants.room)),
+            (true, _) => (Some(setting.store.clone()), None),
+            (false, true) => (Some(store.clone()), Some(wants.room)),
         };
         let scratch = scratch(channel, room)?;
         let store = scratch.join(place::own_store(place.cluster()));
@@ -143,21 +143,16 @@ pub(super) fn find(
     stores
 }
 
-/// A host's directory for a store of its own.
-fn scratch(channel: &Channel, room: u64) -> Result<&Path> {
+/// A host's directory for a store of its own; of one that gets images the bytes that it needs.
+fn scratch(channel: &Channel, room: Option<u64>) -> Result<&Path> {
     let facts = channel.facts();
-    let wrong = |what: &str| {
-        let passed = facts.scratch_passed.join(", ");
-        Error::new(format!("{} has no directory of its own {what}: {passed}", channel.name()))
+    let found = if room.is_some() { &facts.roomy } else { &facts.scratch };
+    found.as_deref().ok_or_else(|| {
+        let room = room.map_or_else(|| "a store".to_owned(), size::human);
+        let (name, passed) = (channel.name(), facts.passed.join(", "));
+        Error::new(format!("{name} has no directory of its own with room for {room}: {passed}"))
             .with_hint("set TMPDIR there to a directory on its own disk")
-    };
-    match &facts.scratch {
-        None => Err(wrong("for a store")),
-        Some(_) if facts.scratch_free < room => {
-            Err(wrong(&format!("with {} for the images", size::human(room))))
-        }
-        Some(path) => Ok(path),
-    }
+    })
 }
 
 /// Has the store of a host, and says in it if it ends with the cluster.
