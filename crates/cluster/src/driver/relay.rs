@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sys::event::{MaskGuard, SignalFd, SignalSet};
+use sys::event::{MaskGuard, SignalFd, SignalSet, release_code, trim_memory};
 
 use super::Task;
+
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::wire::PIECE;
@@ -40,6 +41,8 @@ impl Signals {
 /// How often is looked whether the command has ended while signals are waited for.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// After so long the memory that only the start has needed is given back.
+const REST: Duration = Duration::from_secs(2);
 /// Time between SIGTERM and SIGKILL for a command whose time is over.
 const LAST: Duration = Duration::from_secs(10);
 const TERM: i32 = 15;
@@ -81,9 +84,14 @@ fn relay_for(
     }
     let (over, is_late) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut end = time.and_then(|time| Instant::now().checked_add(time));
+    let mut rest = Some(Instant::now() + REST);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
+                if rest.take_if(|rest| Instant::now() >= *rest).is_some() {
+                    trim_memory();
+                    release_code();
+                }
                 if let Some(number) = signal(LOOK) {
                     let _ = task.signal(number);
                 }

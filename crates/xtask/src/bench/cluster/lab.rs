@@ -198,7 +198,10 @@ impl<'b> Lab<'b> {
         let stream = child.stderr.take().ok_or("no stream")?;
         let (mut said, mut begins) = (String::new(), Vec::new());
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            begins.push((line.clone(), began.elapsed().as_secs_f64()));
+            // Phases are names; other lines tell what was found.
+            if !line.contains(": ") {
+                begins.push((line.clone(), began.elapsed().as_secs_f64()));
+            }
             let _ = writeln!(said, "{line}");
         }
         let status = child.wait().map_err(|error| error.to_string())?;
