@@ -136,10 +136,13 @@ fn await_supervisor(running: &Running) {
 /// [`Error::NotRunning`].
 pub fn kill(dir: &Path, signal: Signal) -> Result<(), Error> {
     let running = running(dir)?.ok_or(Error::NotRunning)?;
+    let runs: Vec<&ProcessId> = running.runs.iter().collect();
+    let mut members = None;
     if signal == Signal::KILL {
         // As a stop, it means all of the container, programs of `exec` too: its supervisor ends
-        // these where it finds the mark.
+        // these where it finds the mark. What they have in common is found while they live.
         state::set_stop_requested(dir, true);
+        members = Some(Members::of(dir, &runs)).filter(|_| !runs.is_empty());
     }
     if let Ok(socket) = socket::dial(dir) {
         let mut link = Link::new(socket);
@@ -155,8 +158,11 @@ pub fn kill(dir: &Path, signal: Signal) -> Result<(), Error> {
         }
         kill_main(dir, init, signal)?;
     }
-    for run in &running.runs {
-        kill_main(dir, run, signal)?;
+    for run in runs {
+        signal_one(run, signal)?;
+    }
+    if let Some(members) = &mut members {
+        members.kill()?;
     }
     if running.main().is_none() && running.supervisor.is_none() {
         return Err(Error::NotRunning);
@@ -280,22 +286,27 @@ pub fn unpause(dir: &Path) -> Result<(), Error> {
 /// Processes of a container at one moment, told from later ones by their start time.
 struct Members<'a> {
     list: Vec<ProcessId>,
+    /// What all processes of each first one have in common, with it.
+    worlds: Vec<(ProcessId, String)>,
     /// The container's directory.
     dir: &'a Path,
 }
 
 impl<'a> Members<'a> {
     fn of(dir: &'a Path, mains: &[&ProcessId]) -> Self {
-        let mut list = members::all(dir);
-        for main in mains {
+        let (mut list, mut worlds) = (members::all(dir), Vec::new());
+        for &main in mains {
             let world = members::world(main.pid);
             let members = members::of(main, world.as_deref());
             // A process that has ended meanwhile tells nothing: that world may be another
             // process's.
-            list.extend(members.into_iter().filter(|_| processes::alive(main)));
+            if processes::alive(main) {
+                list.extend(members);
+                worlds.extend(world.map(|world| (main.clone(), world)));
+            }
         }
         processes::sort(&mut list);
-        Self { list, dir }
+        Self { list, worlds, dir }
     }
 
     fn running(dir: &'a Path, running: &Running) -> Self {
@@ -316,6 +327,10 @@ impl<'a> Members<'a> {
             self.list.retain(processes::alive);
             self.list.extend(processes::descendants(&self.list));
             self.list.extend(members::all(self.dir));
+            // A child that was just being made is no descendant any more. Its tracer has it; the
+            // number of a mount namespace may be another's by now.
+            let traced = self.worlds.iter().filter(|(_, world)| members::is_tracer(world));
+            self.list.extend(traced.flat_map(|(main, world)| members::of(main, Some(world))));
             processes::sort(&mut self.list);
             if self.list.is_empty() {
                 return Ok(());

@@ -59,6 +59,11 @@ pub(crate) fn world(pid: u32) -> Option<String> {
     }
 }
 
+/// Whether what [`world`] returned is a tracer.
+pub(crate) fn is_tracer(world: &str) -> bool {
+    world.starts_with(TRACER)
+}
+
 /// Whether what [`world`] returned is a mount namespace other than this process's.
 pub(crate) fn is_namespace(world: &str) -> bool {
     let special = world.starts_with(TRACER) || world.starts_with(INSIDE);
