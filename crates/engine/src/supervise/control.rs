@@ -136,15 +136,19 @@ fn await_supervisor(running: &Running) {
 /// [`Error::NotRunning`].
 pub fn kill(dir: &Path, signal: Signal) -> Result<(), Error> {
     let running = running(dir)?.ok_or(Error::NotRunning)?;
-    let runs: Vec<&ProcessId> = running.runs.iter().collect();
+    let socket = socket::dial(dir).ok();
+    // A supervisor ends its own program.
+    let own = running.init.iter().filter(|_| socket.is_none());
+    let mains: Vec<&ProcessId> = own.chain(&running.runs).collect();
     let mut members = None;
     if signal == Signal::KILL {
         // As a stop, it means all of the container, programs of `exec` too: its supervisor ends
-        // these where it finds the mark. What they have in common is found while they live.
+        // these where it finds the mark, and nobody else those without one. What they have in
+        // common is found while they live.
         state::set_stop_requested(dir, true);
-        members = Some(Members::of(dir, &runs)).filter(|_| !runs.is_empty());
+        members = Some(Members::of(dir, &mains)).filter(|_| !mains.is_empty());
     }
-    if let Ok(socket) = socket::dial(dir) {
+    if let Some(socket) = socket {
         let mut link = Link::new(socket);
         // The welcome is the answer: messages are obeyed in the order they come. They go together,
         // because the signal may be the program's end, and its supervisor's, before a second
@@ -152,14 +156,11 @@ pub fn kill(dir: &Path, signal: Signal) -> Result<(), Error> {
         let request = Message::Signal(signal.number() as u8, true);
         link.send_all(&[request, Message::Hello { version: VERSION, wants: 0 }])?;
         link.answer()?;
-    } else if let Some(init) = &running.init {
-        if signal == Signal::TERM {
-            state::set_stop_requested(dir, true);
-        }
-        kill_main(dir, init, signal)?;
+    } else if running.init.is_some() && signal == Signal::TERM {
+        state::set_stop_requested(dir, true);
     }
-    for run in runs {
-        signal_one(run, signal)?;
+    for main in mains {
+        signal_one(main, signal)?;
     }
     if let Some(members) = &mut members {
         members.kill()?;
@@ -168,13 +169,6 @@ pub fn kill(dir: &Path, signal: Signal) -> Result<(), Error> {
         return Err(Error::NotRunning);
     }
     Ok(())
-}
-
-/// SIGKILL takes everything of an unsupervised container along, since no other process would.
-fn kill_main(dir: &Path, main: &ProcessId, signal: Signal) -> Result<(), Error> {
-    let mut members = (signal == Signal::KILL).then(|| Members::of(dir, &[main]));
-    signal_one(main, signal)?;
-    members.as_mut().map_or(Ok(()), Members::kill)
 }
 
 /// How long a wait lasts before its caller is asked whether it goes on.
@@ -327,7 +321,7 @@ impl<'a> Members<'a> {
             self.list.retain(processes::alive);
             self.list.extend(processes::descendants(&self.list));
             self.list.extend(members::all(self.dir));
-            // A child that was just being made is no descendant any more. Its tracer has it; the
+            // A child that was just being made has lost its parent, but its tracer has it. The
             // number of a mount namespace may be another's by now.
             let traced = self.worlds.iter().filter(|(_, world)| members::is_tracer(world));
             self.list.extend(traced.flat_map(|(main, world)| members::of(main, Some(world))));
