@@ -413,14 +413,11 @@ impl Store {
 
     /// Renames into `trash/`; returns the new name, or `None` when there was nothing.
     pub(crate) fn to_trash(&self, rel: &str) -> Result<Option<String>> {
-        let root = &self.inner.root;
-        if !root.exists(rel)? {
-            return Ok(None);
-        }
         let trashed = format!("trash/{}", root::random_hex(16)?);
-        match root.rename(rel, &trashed) {
+        // Not asked before: a client of NFS knows a name for a while after another host has removed
+        // it.
+        match self.inner.root.rename(rel, &trashed) {
             Ok(()) => Ok(Some(trashed)),
-            // A client of NFS knows a name for a while after another host has removed it.
             Err(error) if error.errno() == Some(Errno::NOENT.raw_os_error()) => Ok(None),
             Err(error) => Err(error),
         }
