@@ -1,5 +1,6 @@
 //! What the steps of a plan have in common.
 
+use std::path::Path;
 use std::sync::Mutex;
 
 use super::INTERRUPTED;
@@ -17,6 +18,8 @@ pub(super) struct At<'a> {
     pub(super) hosts: &'a Hosts,
     /// What is known of them.
     pub(super) sites: &'a [Site],
+    /// The cluster's directory on the machine that drives.
+    pub(super) kept: &'a Path,
     /// Whether the start is given up.
     pub(super) stop: &'a (dyn Fn() -> bool + Sync),
     /// Tells the user a line.

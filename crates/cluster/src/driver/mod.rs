@@ -168,8 +168,8 @@ pub fn start(
                 return Err(Error::new(fact).with_hint(hint));
             }
             watcher.phase("hosts")?;
-            let wants = reach::Wants::of(spec, session);
-            let nodes = reach.to_start((setting, &place), wants, hold)?;
+            let wants = || reach::Wants::of(spec, session);
+            let nodes = reach.to_start((setting, &place), &wants, hold)?;
             nodes.notes.iter().for_each(|text| watcher.note(text));
             let sites = nodes.sites(&spec.name, directory, setting);
             nodes.found().iter().for_each(|text| watcher.note(text));
@@ -210,8 +210,8 @@ pub fn start(
             let one = |step: &Step| {
                 let host = hosts.of(step.host.as_deref())?;
                 let (plan, hosts, sites) = (&plan, &hosts, &sites);
-                let (stop, say, turn) = (&stop, &say, &turn);
-                let at = at::At { plan, host, hosts, sites, stop, say, turn };
+                let (kept, stop, say, turn) = (place.path(), &stop, &say, &turn);
+                let at = at::At { plan, host, hosts, sites, kept, stop, say, turn };
                 let began = Instant::now();
                 let is_new = steps::carry_out(&at, step)?;
                 // Other steps wait for what others do.

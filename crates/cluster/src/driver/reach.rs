@@ -243,25 +243,29 @@ impl Reach {
     pub(super) fn to_start(
         &self,
         (setting, place): (&Setting, &Place),
-        wants: Wants,
+        wants: &dyn Fn() -> Wants,
         hold: Option<Duration>,
     ) -> Result<Nodes> {
         // Agents of earlier drivers are to clean nothing up, whether this one holds or not.
-        let hello = Hello::new(place.cluster(), true, hold.unwrap_or_default());
-        let hello = Hello { room: wants.room, ..hello };
+        let mut hello = Hello::new(place.cluster(), true, hold.unwrap_or_default());
         let kept = Self::kept(&setting.store, place.cluster())?;
         if let Some(kept) = kept.as_ref().filter(|_| self.is_listed) {
             self.is_like(kept, place.cluster())?;
         }
-        let opened = self.open_all(setting, &hello)?;
         let kept = kept.filter(|kept| kept.names().eq(self.names()));
-        let known = kept.and_then(|kept| kept.hosts.iter().map(Reached::stores).collect());
-        let stores = if let Some(stores) = known {
-            stores
-        } else {
-            // Hosts where there may be marks soon.
-            self.keep(setting, place)?;
-            stores::find(&opened, (setting, place), wants)?
+        let known: Option<Vec<_>> =
+            kept.and_then(|kept| kept.hosts.iter().map(Reached::stores).collect());
+        // Only new stores are chosen by that.
+        let known = known.ok_or_else(wants);
+        hello.room = known.as_ref().err().map_or(0, |wants| wants.room);
+        let opened = self.open_all(setting, &hello)?;
+        let stores = match known {
+            Ok(stores) => stores,
+            Err(wants) => {
+                // Hosts where there may be marks soon.
+                self.keep(setting, place)?;
+                stores::find(&opened, (setting, place), wants)?
+            }
         };
         let mut found = self.clone();
         for (host, stores) in found.hosts.iter_mut().zip(&stores) {

@@ -17,9 +17,8 @@ pub(super) fn told(what: &str, times: &[(&str, Duration)]) -> Option<String> {
         times.iter().filter(|(other, _)| other != host).map(|(_, time)| *time).collect();
     others.sort_unstable();
     let usual = *others.get(others.len() / 2)?;
-    let spell = |time: Duration| units::spell(Duration::from_millis(time.as_millis() as u64));
     (*longest >= LONG && *longest >= usual * TIMES).then(|| {
-        let (long, usual) = (spell(*longest), spell(usual));
+        let (long, usual) = (units::spell(*longest), units::spell(usual));
         format!("{host} is slow: {what} has taken {long} there, and {usual} on other hosts")
     })
 }

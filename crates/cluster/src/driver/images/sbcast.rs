@@ -16,7 +16,6 @@ use super::say_way;
 use super::session::Alone;
 use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
-use crate::place;
 use crate::spread::words::Lines;
 
 /// How often is looked whether the start is given up.
@@ -135,11 +134,7 @@ impl Group<'_> {
 
 /// Saves an image into the cluster's directory of this machine. Returns the path.
 fn saved(name: &str, source: &dyn Host, file: &str, at: &At<'_>) -> Result<String> {
-    let done = source.run(&words(&["info", "--format", "{{.DockerRootDir}}"]))?;
-    if !done.is_good() {
-        return Err(reason(&done));
-    }
-    let path = place::directory(Path::new(&done.text()), &at.plan.cluster).join(file);
+    let path = at.kept.join(file);
     let own = path.display().to_string();
     let save = words(&["save", "--format", "oci-archive", "--output", &own, name]);
     let done = source.run_until(&save, at.stop)?;
