@@ -59,6 +59,9 @@ fn signal(lab: &Lab, words: &str, signal: Signal) {
 /// lost, and holds up nobody who does not ask it.
 fn slow_host(lab: &Lab) -> Outcome {
     small::load(lab, &lab.people[0])?;
+    // The program has to travel and to be read there: work, whichever cases ran before.
+    let programs = format!("rm -f /tmp/coracle-{}/coracle-*", lab.people[2].user.uid);
+    lab.root(2, &programs).ok();
     let slowed = Slowed::start(lab, 2)?;
     let text = format!(
         "name = \"slow\"\nimage = {BOX:?}\nnodes = 3\nnetwork = \"host\"\n{}",
