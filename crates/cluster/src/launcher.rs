@@ -22,6 +22,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 pub use words::{Cause, explain};
 
 use crate::wire::preamble::SCRIPT;
@@ -177,6 +179,13 @@ impl Launcher {
         shared_connection(&mut command, Some(directory));
         command.args(options).arg("--").arg(host);
         Some(command)
+    }
+
+    /// What the launcher gets when the driver dies; nothing where the end of its streams tells the
+    /// agent, which has a time of its own to end. Signals say more to `srun`: with SIGTERM it has
+    /// Slurm kill the agent, which then cleans up nothing.
+    pub(crate) fn at_death(&self) -> Option<Signal> {
+        matches!(self.way, Way::Ssh { .. }).then_some(Signal::TERM)
     }
 
     /// True if a script on the node looks for the binary.

@@ -3,10 +3,14 @@
 //!
 //! [`apart`] prepares a [`Command`]. Its process is the first of a new session, so signals of the
 //! caller's terminal do not reach it and one call reaches all that belongs to it. It blocks no
-//! signal, whatever the caller does (`std` passes the mask on since 1.66). The kernel sends
-//! it a signal when the caller's *thread* ends (`PR_SET_PDEATHSIG`), however that ends: the thread
-//! that starts it must live as long as it is wanted. [`dies_with`] does the same without a session,
-//! and [`unblocked`] only clears the mask.
+//! signal, whatever the caller does (`std` passes the mask on since 1.66), and does not ignore
+//! SIGINT and SIGQUIT: a shell without job control has what it starts in the background ignore
+//! them ([POSIX] 2.11), for the sake of its own terminal. The kernel sends it a signal when the
+//! caller's *thread* ends (`PR_SET_PDEATHSIG`), however that ends: the thread that starts it must
+//! live as long as it is wanted. [`dies_with`] does the same without a session, and [`unblocked`]
+//! only clears the mask.
+//!
+//! [POSIX]: https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html
 //!
 //! See [prctl(2)](https://man7.org/linux/man-pages/man2/prctl.2.html) and
 //! [setsid(2)](https://man7.org/linux/man-pages/man2/setsid.2.html).
@@ -40,6 +44,9 @@ fn prepare(command: &mut Command, own_session: bool, end: Option<Signal>) {
     let prepare = move || -> io::Result<()> {
         if own_session {
             rustix::process::setsid()?;
+            for number in [Signal::INT, Signal::QUIT] {
+                crate::event::set_ignored(number.as_raw(), false)?;
+            }
         }
         crate::event::block_none()?;
         if let Some(end) = end {

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cluster::agent;
@@ -44,6 +45,9 @@ const COLUMNS: &[Column] = &[
 const MORE: &[Column] = &[("State", "STATE"), ("Facts", "FACTS")];
 /// SIGHUP, SIGINT, SIGTERM.
 const ENDING: [i32; 3] = [1, 2, 15];
+/// The same signal within so long counts once, as one does that is still pending (signal(7)): a
+/// batch script passes on what the batch system may send to all processes of a job.
+const TOGETHER: Duration = Duration::from_millis(200);
 /// How often is looked whether somebody else has ended a cluster.
 const LOOK: Duration = Duration::from_secs(5);
 /// How often is looked whether a host is lost.
@@ -381,11 +385,13 @@ struct Interrupted<'s> {
     signals: &'s SignalFd,
     /// The first one; 0 as long as there is none.
     number: AtomicI32,
+    /// The last one that was passed on.
+    passed: Mutex<Option<(i32, Instant)>>,
 }
 
 impl<'s> Interrupted<'s> {
     const fn by(signals: &'s SignalFd) -> Self {
-        Self { signals, number: AtomicI32::new(0) }
+        Self { signals, number: AtomicI32::new(0), passed: Mutex::new(None) }
     }
 
     fn is_so(&self) -> bool {
@@ -398,6 +404,15 @@ impl<'s> Interrupted<'s> {
             );
         }
         self.number.load(Ordering::Relaxed) != 0
+    }
+
+    /// Waits for a signal to pass on, for so long at most.
+    fn next(&self, within: Duration) -> Option<i32> {
+        let number = self.signals.next_within(within).ok().flatten()?.number;
+        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = passed.replace((number, Instant::now()));
+        let is_same = before.is_some_and(|(last, at)| last == number && at.elapsed() < TOGETHER);
+        (!is_same).then_some(number)
     }
 
     /// The status of a command that was interrupted.
@@ -443,8 +458,7 @@ impl Watcher for Shown<'_> {
     }
 
     fn signal(&self, within: Duration) -> Option<i32> {
-        let signal = self.interrupted.signals.next_within(within);
-        signal.ok().flatten().map(|signal| signal.number)
+        self.interrupted.next(within)
     }
 
     fn is_stopped(&self) -> bool {

@@ -192,6 +192,9 @@ pub(super) const UNSEEN: &str = "put program, file and store where all hosts see
                                  cluster up -f FILE";
 
 /// The batch script. It tells what its host does not see.
+///
+/// The shell stays above the driver: with the end of a batch script Slurm kills what is left of it,
+/// `srun`s too, and these have Slurm kill the agents of all hosts, which then clean up nothing.
 fn script(command: &[String]) -> String {
     // The program, and the cluster's file behind its options.
     let ends = [command.first(), command.last()].into_iter().flatten();
@@ -200,12 +203,25 @@ fn script(command: &[String]) -> String {
     format!(
         "#!/bin/sh\nfor path in {}; do\n    [ -r \"$path\" ] && continue\n    \
          echo \"error: $(uname -n), the first host of this job, does not see $path\" >&2\n    \
-         echo {} >&2\n    exit 125\ndone\nexec {}\n",
+         echo {} >&2\n    exit 125\ndone\n{} &\n{WAITING}",
         paths.join(" "),
         quote(&format!("hint: {UNSEEN}")),
         join(command)
     )
 }
+
+/// Waits for the command, and passes signals on to it. A signal ends the waiting, not the command.
+/// After one that was killed it asks the steps of the agents to end, and waits while they clean up.
+const WAITING: &str = "\
+    for signal in HUP INT TERM; do trap \"kill -$signal $!\" $signal; done\n\
+    wait $!\n\
+    status=$?\n\
+    while kill -0 $! 2>/dev/null; do wait $!; status=$?; done\n\
+    [ $status = 137 ] && scancel -s TERM \"$SLURM_JOB_ID\" && for second in $(seq 120); do\n\
+    \x20   squeue -hs -j \"$SLURM_JOB_ID\" -o %i | grep -q '[.][0-9]' || break\n\
+    \x20   sleep 1\n\
+    done\n\
+    exit $status\n";
 
 /// The job of `squeue -o '%F|%k'` whose comment has a tag.
 fn tagged(text: &str, tag: &str) -> Option<String> {
@@ -415,9 +431,39 @@ mod tests {
         let words = ["/opt/coracle", "--store", "/s", "cluster", "up", "-f", "/a b.toml"];
         let text = script(&words.map(str::to_owned));
         assert!(text.contains("for path in /opt/coracle '/a b.toml'; do\n"), "{text}");
-        assert!(text.ends_with("\nexec /opt/coracle --store /s cluster up -f '/a b.toml'\n"));
+        assert!(text.contains("\n/opt/coracle --store /s cluster up -f '/a b.toml' &\nfor signal"));
         let text = script(&["sh", "-c", "exit 4"].map(str::to_owned));
         assert!(text.starts_with("#!/bin/sh\nfor path in ; do\n"), "{text}");
+    }
+
+    #[test]
+    fn a_script_passes_signals_on_and_has_the_status() {
+        let ended = |inner: &str, signal: Option<i32>| {
+            let text = script(&["sh", "-c", inner].map(str::to_owned));
+            let mut shell = std::process::Command::new("sh");
+            let shell = shell.args(["-c", &text]).stdout(std::process::Stdio::piped());
+            let mut child = shell.spawn().unwrap();
+            let mut line = [0; 6];
+            std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+            if let Some(number) = signal {
+                // Its traps are set shortly after the command has begun.
+                let status = format!("/proc/{}/status", child.id());
+                let caught = || {
+                    let text = std::fs::read_to_string(&status).unwrap();
+                    let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+                    u64::from_str_radix(mask.trim(), 16).unwrap()
+                };
+                while caught() & (1 << (number - 1)) == 0 {
+                    std::thread::yield_now();
+                }
+                sys::event::send_signal(rustix::process::Pid::from_child(&child), number).unwrap();
+            }
+            child.wait().unwrap().code()
+        };
+        assert_eq!(ended("echo begun; exit 4", None), Some(4));
+        assert_eq!(ended("echo begun; kill -KILL $$", None), Some(137));
+        let slow = "trap 'sleep 0.3; exit 6' TERM; echo begun; while :; do sleep 0.1; done";
+        assert_eq!(ended(slow, Some(15)), Some(6));
     }
 
     #[test]

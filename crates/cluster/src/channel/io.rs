@@ -80,8 +80,7 @@ fn run(shared: &Shared, launcher: &Launcher, hello: &Hello, deadline: Instant) {
     let node = shared.node().to_owned();
     let mut command = launcher.command(deadline.saturating_duration_since(Instant::now()));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A local agent outlives this driver by its grace.
-    sys::child::apart(&mut command, launcher.carries().then_some(Signal::TERM));
+    sys::child::apart(&mut command, launcher.at_death());
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {

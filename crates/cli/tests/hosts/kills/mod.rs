@@ -212,7 +212,9 @@ fn play(site: &Site<'_>, point: &Point, before: &Traces) -> Result<bool, String>
     if done.code() == -1 && !is_held {
         return Err(told("the command", "it hangs", &[]));
     }
-    if killed.is_none() && done.code() != 0 {
+    // A controller that was killed has forgotten a job, and gives its number to another one.
+    let is_reused = |done: &Finished| done.err().contains("Job credential revoked");
+    if killed.is_none() && done.code() != 0 && !is_reused(&done) {
         return Err(told("the command", "it failed though nothing was killed", &[]));
     }
     // `salloc` ends with 0 when its command was killed.
@@ -227,6 +229,7 @@ fn play(site: &Site<'_>, point: &Point, before: &Traces) -> Result<bool, String>
             let again = run_with(&mut work.again(site), Input::Null, LONGEST);
             let kept = match again.code() {
                 0 => work.again_is_kept(site, &again),
+                _ if is_reused(&again) => Ok(()),
                 code => Err(format!("it has ended with {code}")),
             };
             if let Err(why) = kept {
