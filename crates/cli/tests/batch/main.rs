@@ -63,8 +63,8 @@ fn slurm(person: &Person) -> Outcome {
     assert_eq!(desk.coracle(&["up", "-d", "-f", "lab.toml"]).ok().line(), id);
     let script = desk.run(&["scontrol", "write", "batch_script", &id, "-"]).ok().out();
     let (program, home) = (person.program.display(), person.home.display());
-    assert!(script.contains(&format!("\nexec {program} --store {home}/")), "{script}");
-    assert!(script.contains(&format!(" cluster up -f {home}/lab.toml\n")), "{script}");
+    assert!(script.contains(&format!("\n{program} --store {home}/")), "{script}");
+    assert!(script.contains(&format!(" cluster up -f {home}/lab.toml &\n")), "{script}");
     let status = desk.coracle(&["status", "lab", "--format", "json"]);
     let status: serde_json::Value = serde_json::from_slice(&status.ok().stdout).expect("JSON");
     let row = if status.is_array() { &status[0] } else { &status };
