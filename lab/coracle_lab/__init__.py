@@ -1,0 +1,1 @@
+"""What does a container cost? Measured for any program, with intervals and a verdict."""

@@ -1,0 +1,121 @@
+"""The values that a design file becomes: `Design`, its parts, and `Row`.
+
+All of them are frozen and compare by value. Levels are text everywhere: `ranks = [1, 2]` of the
+file has the levels "1" and "2".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["blocks", "completely-randomised", "fractional", "plackett-burman", "nested"]
+
+NESTED_COLUMNS = ("session", "launch", "start")
+"""Levels that a nested design adds to each row, from the outermost to the innermost."""
+
+COLUMNS = ("name", "run.no.in.std.order", "run.no", "run.no.std.rp", "Blocks")
+"""Columns before the factors, in the words of R's `DoE.base`."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A factor and its levels, in standard order."""
+
+    name: str
+    levels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """One cell that a `where` of the design file leaves out, and the stated reason."""
+
+    levels: Mapping[str, str]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Replicates until every ratio's interval is narrow enough, or a bound is reached.
+
+    `half_width` is a fraction of the ratio (0.01 is ±1 %). The rule is looked at after whole
+    blocks only, first after `blocks_at_least`.
+    """
+
+    half_width: float
+    level: float
+    blocks_at_least: int
+    blocks_at_most: int
+    hours_at_most: float | None
+
+
+@dataclass(frozen=True)
+class Nested:
+    """Numbers of sessions, of launches of each cell in a session, and of starts in a launch."""
+
+    sessions: int
+    launches: int
+    starts: int
+
+
+@dataclass(frozen=True)
+class Application:
+    """The program that every row runs, how its result is checked, and what it has to find."""
+
+    command: tuple[str, ...]
+    name: str
+    success: str | None = None
+    responses: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float | None = None
+    image: str | None = None
+    rootfs: str | None = None
+    volumes: tuple[str, ...] = ()
+    workdir: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    gpus: str | None = None
+
+
+@dataclass(frozen=True)
+class Design:
+    """A checked design.
+
+    `replicates` is the number of times each cell is measured; with a `precision` it is the most.
+    `generator` holds the words of a fractional design ("a b c abc"), one for each factor; without
+    it `resolution` says which one to take.
+    `notes` are sentences for the user about what is allowed but weakens the design.
+    """
+
+    name: str
+    kind: Kind
+    seed: int
+    factors: tuple[Factor, ...]
+    replicates: int
+    precision: Precision | None = None
+    nested: Nested | None = None
+    generator: str | None = None
+    resolution: int | None = None
+    left_out: tuple[LeftOut, ...] = ()
+    base: str = "native"
+    margin: float = 0.01
+    responses: tuple[str, ...] = ("wall_s",)
+    application: Application | None = None
+    session: str | None = None
+    transport: str | None = None
+    pinning: str | None = None
+    sentinel_above: float = 0.10
+    text: str = ""
+    notes: tuple[str, ...] = ()
+
+    def factor(self, name: str) -> Factor | None:
+        """Returns the factor of this name, if the design has it."""
+        return next((factor for factor in self.factors if factor.name == name), None)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run of the program: its number in run order (from 1), its block (from 1), its levels."""
+
+    number: int
+    block: int
+    levels: Mapping[str, str]
