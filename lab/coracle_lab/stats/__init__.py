@@ -1,0 +1,42 @@
+"""Judges measurements: ratios to a base with intervals, tests, effect sizes, and a verdict.
+
+Pure: tables in, tables out. Nothing is read, printed or drawn; equal values and seeds give equal
+results. `compare` is the lab's own statistics, `guard` decides from A/A whether to trust them,
+`mixed` fits all cells of a design at once, `distribution` shows whether the assumptions hold,
+and `as_in_paper` computes what the papers printed.
+
+Nothing is invented: where values give no interval (one replicate, equal values, zero, NaN), the
+result holds none and says why.
+"""
+
+from coracle_lab.stats.compare import Comparison, compare, precise
+from coracle_lab.stats.data import LEVELS, Interval, Values
+from coracle_lab.stats.distribution import Distribution, distribution
+from coracle_lab.stats.many import Dunnett, dunnett, holm
+from coracle_lab.stats.mixed import Effect, Mixed, Observation, mixed
+from coracle_lab.stats.paper import Masked, PaperView, as_in_paper
+from coracle_lab.stats.verdict import Guard, blocks_needed, guard
+
+__all__ = [
+    "LEVELS",
+    "Comparison",
+    "Distribution",
+    "Dunnett",
+    "Effect",
+    "Guard",
+    "Interval",
+    "Masked",
+    "Mixed",
+    "Observation",
+    "PaperView",
+    "Values",
+    "as_in_paper",
+    "blocks_needed",
+    "compare",
+    "distribution",
+    "dunnett",
+    "guard",
+    "holm",
+    "mixed",
+    "precise",
+]
