@@ -18,6 +18,7 @@ pub(crate) mod images;
 pub(crate) mod import;
 pub(crate) mod inspect;
 pub(crate) mod kill;
+pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod login;
 pub(crate) mod logs;

@@ -1,5 +1,6 @@
 //! Volumes, space, and facts about Coracle itself.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// `volume create`.
@@ -170,3 +171,11 @@ pub(crate) struct MigrateArgs {
 /// No flags at all.
 #[derive(clap::Args, Debug)]
 pub(crate) struct NoArgs {}
+
+/// `lab`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct LabArgs {
+    /// Words for coracle-lab
+    #[arg(value_name = "WORDS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
+}

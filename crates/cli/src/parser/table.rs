@@ -666,6 +666,9 @@ coracle cluster cp job node1:/job/out node2:/job/in"
         commands::config::run,
         "Show every setting and where it comes from"
     ),
+    command!("lab", Coracle, system::LabArgs, commands::lab::run,
+        "Measure what containers cost a program (starts coracle-lab)",
+        examples: "coracle lab try -n 30 --env coracle:I1 --env bwrap --image debian -- ./model in.dat", ends: true),
     command!("migrate udocker", Coracle, system::MigrateArgs, commands::migrate::run,
         "Take over images and containers that udocker has made",
         examples: "coracle migrate udocker
