@@ -1,0 +1,1 @@
+"""Reads what decides a measurement besides the program: machine, node, mapped files."""

@@ -1,0 +1,1 @@
+"""Runs rows through ReFrame, times them, and records each attempt."""

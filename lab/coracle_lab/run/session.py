@@ -1,0 +1,330 @@
+"""Runs the rows that have no record yet, in pieces, and ends well whenever it is stopped.
+
+The records are the only memory: a row that has a record is done, everything else is still to be
+done, in the order of the design. So a run that is interrupted, killed, or out of disk goes on
+with the same command. One session:
+
+1. takes the lock, waits for a row of a killed predecessor, checks design, rows and records;
+2. prepares the environments (untimed) and runs the program once in each, thrown away but
+   recorded (row 0): caches get warm, and the timer looks which files are executed. An
+   environment that does not start is left out and listed, at the second failure;
+3. starts ReFrame with up to `PIECE` rows, again and again (`piece`, `rows`);
+4. repeats the blocks that the sentinel's rule names (`disturbed`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from coracle_lab.design import Design, Row
+from coracle_lab.environments import Environment
+from coracle_lab.errors import FAILED, LabError
+from coracle_lab.run import disturbed, launch, lock, piece, records, reframe_site
+from coracle_lab.run.piece import Piece, Task
+
+PROGRAM = Path(piece.__file__)
+PIECE = 100
+"""So many rows are run by one start of ReFrame, at most."""
+TRIES = 2
+"""So often a row is started that leaves no record, and an environment that does not start."""
+
+
+class Stopped(BaseException):
+    """The user or the system ends the session; what is recorded stays."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is said while rows run."""
+
+    done: int
+    total: int
+    what: str
+    left_s: float | None = None
+
+
+@dataclass
+class Session:
+    """One start of the lab on one directory of records."""
+
+    directory: Path
+    design: Design
+    digest: str
+    rows: Sequence[Row]
+    environments: Mapping[str, Environment]
+    limits: launch.Limits
+    site: reframe_site.Site = field(default_factory=reframe_site.Site)
+    tell: Callable[[Progress], None] = lambda progress: None
+    name: str = ""
+    left_out: dict[str, str] = field(default_factory=dict)
+    not_run: list[int] = field(default_factory=list)
+    prepared: list[str] = field(default_factory=list)
+    _lock: int = -1
+    _alive_file: int = -1
+
+    def __post_init__(self) -> None:
+        """Names the session, so that its records find their facts."""
+        self.directory = self.directory.resolve()
+        if not self.name:
+            now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+            self.name = f"{now}-{socket.gethostname()}-{os.getpid()}"
+
+    @property
+    def records_path(self) -> Path:
+        """The file of records."""
+        return self.directory / "records.jsonl"
+
+    def read(self) -> records.Read:
+        """Returns all records of the design."""
+        return records.read(self.records_path, self.digest)
+
+    def environment_of(self, levels: Mapping[str, str]) -> str:
+        """Returns the name of a row's environment."""
+        return levels.get(launch.FACTOR, "native")
+
+    def task(self, row: Row, attempt: int) -> Task:
+        """Returns one attempt of a row."""
+        assert self.design.application is not None
+        environment = self.environments[self.environment_of(row.levels)]
+        return launch.task(
+            row, attempt, self.design.application, environment, self.limits, self.directory
+        )
+
+    # The steps, in their order.
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Session]:
+        """Holds the directory, and turns the signals that end a process into `Stopped`."""
+        with lock.held(self.directory) as self._lock, _signals():
+            lock.wait_for_last_row(self.directory)
+            yield self
+
+    @contextlib.contextmanager
+    def _alive(self) -> Iterator[None]:
+        """Keeps a FIFO open for writing: the timer of a row sees when this process is gone."""
+        path = self.directory / "alive"
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+        self._alive_file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            yield
+        finally:
+            self._let_go()
+            path.unlink(missing_ok=True)
+
+    def _let_go(self) -> None:
+        """Closes the FIFO, at which the timer ends its program."""
+        if self._alive_file >= 0:
+            os.close(self._alive_file)
+            self._alive_file = -1
+
+    def prepare(self, rows: Sequence[Row] | None = None) -> None:
+        """Prepares the environments of some rows, or of all that are still to be run, and runs
+        the program once in each, thrown away."""
+        assert self.design.application is not None
+        pending = self.unfinished(rows)
+        first: dict[str, Row] = {}
+        for row in pending:
+            first.setdefault(self.environment_of(row.levels), row)
+        for name in list(first):
+            self.tell(Progress(0, len(pending), f"prepares {name}"))
+            try:
+                environment = self.environments[name]
+                self.prepared.append(name)
+                environment.prepare(launch.setting_of(self.design.application, environment))
+            except LabError as error:
+                self.left_out[name] = error.message
+                del first[name]
+        self._first_runs(first)
+
+    def clean(self) -> None:
+        """Undoes what `prepare` did."""
+        assert self.design.application is not None
+        for name in self.prepared:
+            environment = self.environments[name]
+            environment.clean(launch.setting_of(self.design.application, environment))
+
+    def _first_runs(self, first: Mapping[str, Row]) -> None:
+        """Runs the program once in each environment; leaves out those that fail twice."""
+        waiting = dict(first)
+        why: dict[str, str] = {}
+        for attempt in range(1, TRIES + 1):
+            if not waiting:
+                return
+            done = [record for record in self.read().records if record.row == 0]
+            number = max((record.attempt for record in done), default=0)
+            tasks = [
+                self.task(Row(0, 0, row.levels), number + count)
+                for count, row in enumerate(waiting.values(), start=1)
+            ]
+            self._run_piece(tasks, f"first run {attempt}")
+            made = [r for r in self.read().records if r.row == 0 and r.attempt > number]
+            for record in made:
+                name = self.environment_of(record.levels)
+                why[name] = record.why
+                if record.outcome == "ok":
+                    waiting.pop(name, None)
+        for name in waiting:
+            reason = why.get(name, "its timer was ended")
+            self.left_out[name] = f"the program failed in it: {reason}"
+
+    def unfinished(self, rows: Sequence[Row] | None = None) -> list[Row]:
+        """Returns the rows without a record whose environment is not left out."""
+        done = records.first_attempts(self.read().records)
+        return [
+            row
+            for row in (self.rows if rows is None else rows)
+            if row.number not in done
+            and self.environment_of(row.levels) not in self.left_out
+            and row.number not in self.not_run
+        ]
+
+    def run(self, rows: Sequence[Row] | None = None) -> None:
+        """Runs what has no record yet of some rows, or of all."""
+        tries: dict[int, int] = {}
+        while pending := self.unfinished(rows):
+            some = pending[:PIECE]
+            self._run_piece([self.task(row, 1) for row in some], "rows")
+            done = records.first_attempts(self.read().records)
+            # Rows after the last recorded one were not begun: ReFrame itself was ended.
+            last = max((at for at, row in enumerate(some) if row.number in done), default=0)
+            for row in some[:last]:
+                if row.number not in done:
+                    tries[row.number] = tries.get(row.number, 0) + 1
+            given_up = [number for number, count in tries.items() if count >= TRIES]
+            self.not_run.extend(sorted(set(given_up) - set(done) - set(self.not_run)))
+
+    def repeat(self) -> list[int]:
+        """Repeats the blocks that the sentinel's rule names; returns their numbers."""
+        made = self.read().records
+        last = max((row.block for row in self.rows), default=0)
+        measured = {record.block for record in made if record.block}
+        blocks = disturbed.to_repeat(made, min(last, len(measured)), self.design.sentinel_above)
+        latest = records.last_attempts(made)
+        rows = [
+            row
+            for block in blocks
+            for row in self.rows
+            if row.block == block and row.number in latest and latest[row.number].attempt == 1
+        ]
+        rows = [r for r in rows if self.environment_of(r.levels) not in self.left_out]
+        for start in range(0, len(rows), PIECE):
+            some = rows[start : start + PIECE]
+            self._run_piece([self.task(row, 2) for row in some], "disturbed blocks again")
+        return blocks
+
+    # One start of ReFrame.
+
+    def _run_piece(self, tasks: Sequence[Task], what: str) -> None:
+        """Runs tasks in ReFrame; returns when all have a record or ReFrame has ended."""
+        assert self.design.application is not None
+        content = Piece(
+            design=self.digest,
+            session=self.name,
+            records=str(self.records_path),
+            kept=str(self.directory / "failed"),
+            success=self.design.application.success,
+            responses=self.design.application.responses,
+            tasks=tuple(tasks),
+        )
+        with reframe_site.work(self.directory) as work:
+            self._start(content, work, what)
+
+    def _start(self, content: Piece, work: Path, what: str) -> None:
+        """Starts ReFrame in its working directory, and waits for its end.
+
+        Raises `LabError` with ReFrame's last words if not one of the tasks got a record.
+        """
+        content.write(work / "piece.json")
+        before = len(self.read().records)
+        arguments = reframe_site.arguments(work, self.site)
+        with (self.directory / "reframe.log").open("ab") as log, self._alive():
+            child = subprocess.Popen(
+                [sys.executable, PROGRAM, work / "piece.json", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=[self._lock],
+            )
+            try:
+                self._watch(child, before, len(content.tasks), what)
+            finally:
+                self._end(child)
+                # What matters of a row is in its record, and what it printed in `failed`.
+                for part in ("output", "stage"):
+                    shutil.rmtree(work / part, ignore_errors=True)
+        if len(self.read().records) == before:
+            reason = _reason(self.directory / "reframe.log")
+            if child.returncode < 0:
+                reason = "something has killed it"
+            raise LabError(
+                f"ReFrame has run no row (exit status {child.returncode}): {reason}",
+                f"its whole text is in {self.directory / 'reframe.log'}",
+                FAILED,
+            )
+
+    def _watch(self, child: subprocess.Popen[bytes], before: int, total: int, what: str) -> None:
+        """Tells the progress until ReFrame ends; wakes once a second, beside the rows."""
+        start, told = time.monotonic(), -1
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(1.0)
+                return
+            done = len(self.read().records) - before
+            if done != told:
+                told = done
+                left = (time.monotonic() - start) / done * (total - done) if done else None
+                self.tell(Progress(done, total, what, left))
+
+    def _end(self, child: subprocess.Popen[bytes]) -> None:
+        """Ends ReFrame if it still runs: its timer ends the program, then it ends itself."""
+        if child.poll() is not None:
+            return
+        self._let_go()
+        with contextlib.suppress(ProcessLookupError):
+            child.send_signal(signal.SIGINT)
+        try:
+            child.wait(10)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _reason(log: Path) -> str:
+    """Returns the line of ReFrame's text that tells best why nothing was run."""
+    lines = [line.strip() for line in log.read_text(errors="replace").split("\n")[-200:]]
+    for mark in ("No space left", "timer: ", "ERROR", "rror: ", "Reason: "):
+        for line in reversed(lines):
+            if mark in line:
+                return line
+    return next((line for line in reversed(lines) if line), "it said nothing")
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[None]:
+    """Raises `Stopped` at the first signal that ends a process, and ignores the next ones."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        raise Stopped(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

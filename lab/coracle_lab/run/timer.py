@@ -1,0 +1,399 @@
+# ruff: noqa: PTH100, PTH118, PTH119, PTH120, PTH123, B905
+# Python 3.6 knows no zip(strict=...), and importing pathlib would double the timer's start.
+"""Times one launch line and writes what it saw as one line of JSON.
+
+    python3 timer.py --request FILE -- PROGRAM ARGS
+
+It starts the program in a process group of its own, and reads CLOCK_MONOTONIC_RAW immediately
+before the start and after the end. Usage comes from wait4: it contains the descendants that were
+waited for, and not those that a daemon started. Everything else (sentinel, pressure, load,
+frequencies, the output's hash; no hardware counters) is read before and after that.
+
+In between, it sleeps in sigtimedwait and wakes four times a second: for the limits of time and
+of output, and for the session's end (its FIFO has no writer any more), at which it ends the
+process group and writes nothing: that row has not been run.
+
+Standard library only, one file, Python 3.6 or later: it can be copied to a node; ``sentinel.py``
+has to lie beside it if the request asks for it.
+
+Exit status: 0 the line is written, 1 usage, 74 it cannot be written, 75 the row was ended.
+"""
+
+import contextlib
+import fcntl
+import gc
+import hashlib
+import importlib.util
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+TICK_S, LOOK_S, REST_S = 0.25, 0.001, 0.02
+"""The sentinel uses up this process's share of a busy processor: after a rest it has one again."""
+GRACE_S = 1.0
+"""How long a process group has between SIGTERM and SIGKILL: less than what ReFrame gives us."""
+WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+REQUEST = {
+    "into": "measured.json",
+    "stdout": "output",
+    "stderr": "errors",
+    "cwd": None,
+    "variables": {},
+    "timeout_s": None,
+    "output_limit_bytes": 64 << 20,
+    "cpus": None,
+    "sentinel": False,
+    "alive": None,
+    "busy": None,
+    "look": None,
+}  # type: dict[str, Any]
+"""What a request may say, and what holds if it does not."""
+
+
+class Ended(Exception):
+    """The row has to end now, and counts as not run."""
+
+
+def clock() -> float:
+    """Return the seconds of the clock that is neither set nor slewed."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+
+
+def words_of(path: str) -> "list[str]":
+    """Return a file's words, or none if the kernel does not offer the file."""
+    try:
+        with open(path) as file:
+            return file.read().split()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def frequency_mhz() -> "float | None":
+    """Return the mean frequency of the processors that this process may use."""
+    place = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
+    found = [words_of(place.format(cpu)) for cpu in sorted(os.sched_getaffinity(0))]
+    values = [int(words[0]) / 1000.0 for words in found if words]
+    return sum(values) / len(values) if values else None
+
+
+def throttled() -> "tuple[float | None, float | None]":
+    """Return how often and how many seconds the control group's limit has stopped it."""
+    for group in words_of("/proc/self/cgroup"):
+        for root in ("", "/unified", "/cpu", "/cpu,cpuacct"):
+            words = words_of("/sys/fs/cgroup" + root + group.split(":", 2)[2] + "/cpu.stat")
+            told = dict(zip(words[::2], words[1::2]))
+            if "nr_throttled" in told:
+                usec, nsec = told.get("throttled_usec", 0), told.get("throttled_time", 0)
+                return int(told["nr_throttled"]), int(usec) / 1e6 + int(nsec) / 1e9
+    return None, None
+
+
+def readings() -> "dict[str, float | None]":
+    """Return the counters whose growth during a row is recorded; None: not offered here."""
+    ticks = words_of("/proc/stat")
+    periods, seconds = throttled()
+    found = {
+        "steal_ticks": int(ticks[8]) if len(ticks) > 8 else None,
+        "throttled_periods": periods,
+        "throttled_s": seconds,
+    }  # type: dict[str, float | None]
+    for kind in ("cpu", "io", "memory"):
+        totals = [word[6:] for word in words_of("/proc/pressure/" + kind) if "total=" in word]
+        found[f"pressure_{kind}_us"] = int(totals[0]) if totals else None
+    return found
+
+
+def growth(
+    before: "dict[str, float | None]", after: "dict[str, float | None]"
+) -> "dict[str, float | None]":
+    """Return the differences; None where the kernel does not offer the counter."""
+    pairs = [(name, first, after[name]) for name, first in before.items()]
+    return {name: None if a is None or b is None else b - a for name, a, b in pairs}
+
+
+def load(path: str) -> "Any":
+    """Import a module by its file, which need not be in a package or on the path."""
+    spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Run:
+    """One program: started, waited for, ended."""
+
+    def __init__(
+        self, words: "list[str]", request: "dict[str, Any]", busy: "int | None" = None
+    ) -> None:
+        """Open the files of the output and find the program; nothing is started."""
+        self.request = request
+        self.busy = busy
+        self.words = words
+        self.environment = dict(os.environ)
+        self.environment.update(request["variables"])
+        search = self.environment.get("PATH", os.defpath)
+        self.program = shutil.which(words[0], path=search) or ""
+        self.limit = request["output_limit_bytes"]
+        self.too_long = f"it printed more than {self.limit} bytes"
+        self.files = [
+            os.open(request[name], os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+            for name in ("stdout", "stderr")
+        ]
+        self.pid, self.floor, self.status = 0, 0, 127
+        self.why = None  # type: str | None
+        self.outcome = "ok"
+        self.started = self.ended = 0.0
+        self.signal = None  # type: int | None
+        self.usage = resource.struct_rusage([0] * 16)
+        self.looker = None  # type: Any
+
+    def spawn(self) -> None:
+        """Start the program in a process group of its own, with the default signals."""
+        null = os.open(os.devnull, os.O_RDONLY)
+        reset = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
+        files = list(enumerate([null, *self.files]))
+        if hasattr(os, "posix_spawn"):
+            actions = [(os.POSIX_SPAWN_DUP2, old, new) for new, old in files]
+            told = {"setpgroup": 0, "setsigmask": (), "setsigdef": reset}  # type: dict[str, Any]
+            self.started = clock()
+            self.pid = os.posix_spawn(
+                self.program, self.words, self.environment, file_actions=actions, **told
+            )
+        else:
+            self.started = clock()
+            self.pid = os.fork()
+            if self.pid == 0:
+                self.become(files, reset)
+        os.close(null)
+
+    def become(self, files: "list[tuple[int, int]]", reset: "tuple[int, ...]") -> None:
+        """Turn the forked child into the program: Python before 3.8 has no posix_spawn."""
+        try:
+            os.setpgid(0, 0)
+            for number in reset:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            for new, old in files:
+                os.dup2(old, new)
+            os.execve(self.program, self.words, self.environment)
+        except OSError as error:
+            os.write(2, f"timer: {self.program}: {error}\n".encode())
+        finally:
+            os._exit(127)
+
+    def end(self, number: int) -> None:
+        """Send a signal to the process group; its leader is not reaped yet, so the number is
+        its own."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def is_over(self) -> bool:
+        """Tell whether the program has ended, without reaping it."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def stop(self, outcome: str, why: str) -> None:
+        """End the process group: SIGTERM, some time, SIGKILL."""
+        self.outcome, self.why = outcome, why
+        self.end(signal.SIGTERM)
+        limit = clock() + GRACE_S
+        while not self.is_over():
+            if clock() > limit:
+                self.end(signal.SIGKILL)
+            signal.sigtimedwait((signal.SIGCHLD,), 0.05)
+
+    def is_too_long(self) -> bool:
+        """Tell whether the program has written more than it may."""
+        return any(os.fstat(file).st_size > self.limit for file in self.files)
+
+    def check(self, alive: "int | None") -> bool:
+        """Look at the limits; return whether the program had to be ended."""
+        if self.busy is not None:
+            # A later session has to end this process, should this timer be killed.
+            started = " ".join(words_of(f"/proc/{self.pid}/stat")).rpartition(")")[2].split()[19]
+            os.pwrite(self.busy, f"{self.pid} {started}\n".encode(), 0)
+            self.busy = None
+        if alive is not None and has_no_writer(alive):
+            raise Ended("the session has ended")
+        timeout = self.request["timeout_s"]
+        if timeout is not None and clock() - self.started > timeout:
+            self.stop("late", f"it ran longer than {timeout:g} s")
+        elif self.is_too_long():
+            self.stop("failed", self.too_long)
+        return self.outcome != "ok"
+
+    def wait(self, alive: "int | None") -> None:
+        """Sleep until the program ends; the time is read first of all."""
+        tick = TICK_S if self.looker is None else LOOK_S
+        tick = min(tick, self.request["timeout_s"] or tick)
+        if self.looker is not None:
+            self.looker.look()
+        while True:
+            info = signal.sigtimedwait(WATCHED, tick)
+            self.ended = clock()
+            if info is None:
+                if self.looker is not None:
+                    self.looker.look()
+                if self.check(alive):
+                    self.ended = clock()
+                    return
+            elif info.si_signo != signal.SIGCHLD:
+                raise Ended(f"signal {info.si_signo}")
+            elif self.is_over():
+                return
+
+    def reap(self) -> None:
+        """Collect status and usage, and end what the program left in its group."""
+        self.end(signal.SIGKILL)
+        _, status, self.usage = os.wait4(self.pid, 0)
+        if os.WIFSIGNALED(status):
+            self.signal = os.WTERMSIG(status)
+            self.status = 128 + self.signal
+        else:
+            self.status = os.WEXITSTATUS(status)
+        if self.outcome == "ok" and self.is_too_long():
+            self.outcome, self.why = "failed", self.too_long
+
+    def run(self, alive: "int | None") -> None:
+        """Start the program and wait for its end; a program that is not there has failed."""
+        if not self.program:
+            self.outcome, self.why = "failed", f"{self.words[0]}: there is no such program"
+            return
+        if self.request["look"] is not None:
+            self.looker = load(self.request["look"]).Looker()
+        self.floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        gc.disable()
+        time.sleep(REST_S)
+        try:
+            self.spawn()
+        except OSError as error:
+            self.outcome, self.why = "failed", f"{self.program}: {error.strerror}"
+            return
+        try:
+            self.wait(alive)
+        except Ended:
+            self.stop("void", "ended")
+            self.end(signal.SIGKILL)
+            os.wait4(self.pid, 0)
+            raise
+        self.reap()
+
+    def digest(self) -> str:
+        """Cut the output to its limit, and return the SHA-256 of what remains."""
+        for file in self.files:
+            os.ftruncate(file, min(self.limit, os.fstat(file).st_size))
+        result = hashlib.sha256()
+        os.lseek(self.files[0], 0, os.SEEK_SET)
+        for block in iter(lambda: os.read(self.files[0], 1 << 20), b""):
+            result.update(block)
+        return result.hexdigest()
+
+
+def has_no_writer(file: int) -> bool:
+    """Tell whether a FIFO that is open for reading has lost its last writer."""
+    try:
+        return os.read(file, 64) == b""
+    except BlockingIOError:
+        return False
+
+
+def usage_of(run: Run) -> "dict[str, object]":
+    """Return the program's usage as a record names it."""
+    usage = run.usage
+    return {
+        "user_s": usage.ru_utime,
+        "system_s": usage.ru_stime,
+        "max_rss_bytes": usage.ru_maxrss * 1024,
+        "max_rss_floor_bytes": run.floor * 1024,
+        "minor_faults": usage.ru_minflt,
+        "major_faults": usage.ru_majflt,
+        "voluntary_switches": usage.ru_nvcsw,
+        "involuntary_switches": usage.ru_nivcsw,
+    }
+
+
+def measure(words: "list[str]", request: "dict[str, Any]") -> "dict[str, object]":
+    """Run the program once between two sentinels; return all fields of the line."""
+    alive = busy = None
+    if request["alive"] is not None:
+        alive = os.open(request["alive"], os.O_RDONLY | os.O_NONBLOCK)
+        if has_no_writer(alive):
+            raise Ended("the session has ended")
+    if request["busy"] is not None:
+        # A later session waits for this lock before it starts programs of its own.
+        busy = os.open(request["busy"], os.O_RDWR | os.O_CREAT, 0o644)
+        fcntl.flock(busy, fcntl.LOCK_EX)
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sentinel.py")
+    if request["cwd"] is not None:
+        os.chdir(request["cwd"])
+    run = Run(words, request, busy)
+    cpus = request["cpus"]
+    pinned = min(cpus) if cpus else None
+    sentinel = load(beside) if request["sentinel"] else None
+    result = {"host": socket.gethostname(), "load_1m": os.getloadavg()[0]}
+    if sentinel is not None:
+        work, calls = sentinel.measure(pinned)
+        result.update(sentinel_before_s=work + calls, sentinel_calls_before_s=calls)
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+    before, civil, raw = readings(), time.time(), clock()
+    result["started"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(civil))
+    run.run(alive)
+    result["clock_step_s"] = (time.time() - civil) - (clock() - raw)
+    result.update(growth(before, readings()))
+    result["frequency_mhz"] = frequency_mhz()
+    result.update(usage_of(run))
+    result["wall_s"] = run.ended - run.started
+    result.update(outcome=run.outcome, why=run.why, exit_status=run.status, signal=run.signal)
+    if sentinel is not None:
+        work, calls = sentinel.measure(pinned)
+        result.update(sentinel_after_s=work + calls, sentinel_calls_after_s=calls)
+    result["output_sha256"] = run.digest()
+    if run.looker is not None:
+        result["mapped"] = run.looker.files()
+    return result
+
+
+def append(path: str, line: "dict[str, object]") -> None:
+    """Append one line with one write, and have it on the disk."""
+    data = (json.dumps(line, sort_keys=True) + "\n").encode()
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.write(file, data)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def main(arguments: "list[str]") -> int:
+    """Read the request, measure, write the line."""
+    if len(arguments) < 4 or arguments[0] != "--request" or arguments[2] != "--":
+        sys.exit("usage: timer.py --request FILE -- PROGRAM ARGS")
+    with open(arguments[1]) as file:
+        told = json.load(file)
+    request = dict(REQUEST, **told)
+    if len(request) != len(REQUEST):
+        sys.exit(f"timer: {arguments[1]}: a key is unknown")
+    for name in ("into", "stdout", "stderr"):
+        request[name] = os.path.abspath(request[name])
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+    try:
+        append(request["into"], measure(arguments[3:], request))
+        return 0
+    except Ended as reason:
+        sys.stderr.write(f"timer: the row is not run: {reason}\n")
+        return 75
+    except OSError as error:
+        sys.stderr.write(f"timer: {error}\n")
+        return 74
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
