@@ -1,0 +1,283 @@
+"""`coracle-lab run` and `plan`, and the session that `run` and `try` have in common."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from coracle_lab import design as designs
+from coracle_lab import environments
+from coracle_lab.cli import progress, report
+from coracle_lab.cli.values import cells
+from coracle_lab.design import Row
+from coracle_lab.errors import FAILED, LabError
+from coracle_lab.facts import machine
+from coracle_lab.run import launch, records, reframe_site, store
+from coracle_lab.run.session import Session, Stopped
+from coracle_lab.run.store import Store
+
+OWN_S = 0.6
+"""What a row costs beside its program: ReFrame, sentinels, the timer's start."""
+BLOCKS_AT_ONCE = 5
+"""With a precision to reach, so many blocks are run between two looks at the intervals."""
+
+
+def opened(options: argparse.Namespace) -> Store:
+    """Returns the store of a design file, or of a directory of records to go on with."""
+    path: Path = options.file
+    if path.is_dir():
+        kept = path / "design.toml"
+        if not kept.exists():
+            raise LabError(f"{path}: it holds no design.toml", "name a design file")
+        if options.records or options.environments:
+            raise LabError(f"{path} has its own records and environments", "name it alone")
+        return store.create(path, store.read_text(kept), str(kept))
+    text = store.read_text(path)
+    known(text, str(path), options.environments)
+    directory = options.records or path.with_name(f"{path.stem}-records")
+    return store.create(directory, text, str(path), options.environments)
+
+
+def known(text: str, name: str, files: Sequence[Path]) -> None:
+    """Refuses a design that names an unknown environment, before a directory is made for it."""
+    factor = designs.parse(text, name).factor(launch.FACTOR)
+    for level in factor.levels if factor is not None else ():
+        environments.find(level, files)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs a design: what has no record yet."""
+    if options.site and options.launcher:
+        raise LabError("--launcher and --site exclude each other: a partition has its launcher")
+    if options.system and not options.site:
+        raise LabError("--system needs --site", "name the site file that has this system")
+    site = reframe_site.Site(options.launcher or "local", options.site, options.system)
+    return conduct(opened(options), options.output_limit << 20, site)
+
+
+def _check_ranks(design: designs.Design, site: reframe_site.Site) -> None:
+    """Refuses a design whose ranks nothing would start."""
+    command = design.application.command if design.application is not None else ()
+    if (
+        design.factor("ranks") is not None
+        and site.is_local
+        and not any("{ranks}" in word for word in command)
+    ):
+        raise LabError(
+            "the design has ranks, and nothing that starts them",
+            "give --launcher mpirun, or --site FILE of a partition with a launcher",
+        )
+
+
+def used(design_store: Store) -> dict[str, environments.Environment]:
+    """Returns the environments that a design names."""
+    factor = design_store.design.factor(launch.FACTOR)
+    levels = factor.levels if factor is not None else ("native",)
+    files = design_store.environment_files()
+    return {name: environments.find(name, files) for name in levels}
+
+
+def conduct(design_store: Store, output_bytes: int, site: reframe_site.Site | None = None) -> int:
+    """Runs a session and prints its report; returns the exit status."""
+    design, site = design_store.design, site or reframe_site.Site()
+    _check_ranks(design, site)
+    found = used(design_store)
+    probes = {name: environment.probe() for name, environment in found.items()}
+    unusable = {name: probe.why for name, probe in probes.items() if not probe.usable}
+    if design.base in unusable:
+        raise LabError(f"{design.base} cannot be used here: {unusable[design.base]}")
+    controls = {design.base, design.base + report.AGAIN}
+    if set(found) > controls and set(found) - set(unusable) <= controls:
+        why = "; ".join(f"{name}: {reason}" for name, reason in unusable.items())
+        raise LabError(
+            f"none of the environments can be used here: {why}",
+            "coracle-lab doctor shows which can",
+        )
+    limits = launch.Limits(output_bytes=output_bytes, cpus=launch.cpus_of(design.pinning))
+    session = Session(
+        directory=design_store.directory,
+        design=design,
+        digest=design_store.digest,
+        rows=design_store.rows,
+        environments=found,
+        limits=limits,
+        site=site,
+        tell=progress.show,
+        left_out=dict(unusable),
+    )
+    try:
+        with session.opened():
+            _say(design_store, session, {name: probe.version for name, probe in probes.items()})
+            try:
+                _run(design_store, session)
+            finally:
+                session.clean()
+    except Stopped as why:
+        return _stopped(design_store, session, str(why))
+    finally:
+        progress.clear()
+    left_out = {name: why for name, why in session.left_out.items() if name not in unusable}
+    cpus = len(os.sched_getaffinity(0)) if site.file is None else None
+    return report.show(design_store, report.Ended(left_out, unusable, session.not_run, cpus))
+
+
+def _say(design_store: Store, session: Session, versions: dict[str, str]) -> None:
+    """Records the facts of the session, and tells what in them matters."""
+    now = machine.facts(design_store.directory)
+    said = design_store.append_facts(session.name, now, versions)
+    cut = session.read().cut_lines
+    if cut:
+        said.append(f"{session.records_path}: {cut} cut lines are ignored; their rows run again")
+    for text in said:
+        progress.note(text)
+
+
+def _run(design_store: Store, session: Session) -> None:
+    """Runs first runs, rows and repetitions."""
+    design, rows = design_store.design, list(design_store.rows)
+    if design.nested is not None:
+        rows = _rows_of_session(rows, session)
+    if design.precision is not None:
+        rows = _next_blocks(design_store, session, rows)
+    session.prepare(rows)
+    if design.base in session.left_out:
+        raise LabError(
+            f"{design.base}: {session.left_out[design.base]}",
+            "the program has to run there, because all others are compared with it",
+            FAILED,
+        )
+    for name, why in session.left_out.items():
+        progress.note(f"{name} is left out: {why}")
+    wanted = set(session.environments) - {design.base, design.base + report.AGAIN}
+    if wanted and wanted <= set(session.left_out):
+        why = "; ".join(f"{name}: {session.left_out[name]}" for name in sorted(wanted))
+        raise LabError(f"nothing is left to compare with {design.base}: {why}", None, FAILED)
+    while session.unfinished(rows):
+        session.run(rows)
+        if design.precision is not None:
+            rows = _next_blocks(design_store, session, rows)
+    session.repeat()
+
+
+def _rows_of_session(rows: list[Row], session: Session) -> list[Row]:
+    """Returns the rows of a nested design's first session that is not finished.
+
+    A start of the lab is a session: the next one belongs to another start.
+    """
+    done = records.first_attempts(session.read().records)
+    left = sorted({int(row.levels["session"]) for row in rows if row.number not in done})
+    if len(left) > 1:
+        progress.note(f"this is session {left[0]}; the same command runs session {left[1]} later")
+    return [row for row in rows if left and int(row.levels["session"]) <= left[0]]
+
+
+def _next_blocks(design_store: Store, session: Session, rows: list[Row]) -> list[Row]:
+    """Returns the rows up to the block at which the precision is looked at next; none if it is
+    reached, or if no block is left."""
+    precision = design_store.design.precision
+    assert precision is not None
+    made = session.read().records
+    done = max((record.block for record in made), default=0)
+    if done < precision.blocks_at_least:
+        upto = precision.blocks_at_least
+    elif session.unfinished([row for row in rows if row.block <= done]):
+        upto = done
+    elif done >= precision.blocks_at_most or report.narrow_enough(design_store, made):
+        return []
+    else:
+        upto = done + BLOCKS_AT_ONCE
+    upto = min(upto, precision.blocks_at_most)
+    return [row for row in design_store.rows if row.block <= upto]
+
+
+def _stopped(design_store: Store, session: Session, why: str) -> int:
+    """Tells where the session stopped and how it goes on."""
+    progress.clear()
+    done = len(records.first_attempts(session.read().records))
+    print(
+        f"stopped ({why}): {done} of {len(design_store.rows)} rows are recorded\n"
+        f"  go on with: coracle-lab run {design_store.directory}",
+        file=sys.stderr,
+    )
+    return 130
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Prints what a design will run, how long that takes, and what it can show."""
+    path: Path = options.file
+    kept = path / "design.toml" if path.is_dir() else path
+    directory = options.records or (
+        path if path.is_dir() else path.with_name(f"{path.stem}-records")
+    )
+    design = designs.parse(store.read_text(kept), str(kept))
+    rows = designs.expand(design)
+    factor = design.factor(launch.FACTOR)
+    for name in factor.levels if factor is not None else ():
+        probe = environments.find(name, options.environments).probe()
+        if not probe.usable:
+            print(f"left out here: {name}: {probe.why}")
+    count = len({row.block for row in rows})
+    most = " at most" if design.precision is not None else ""
+    print(
+        f"{design.name}: {design.kind}, {len(designs.cells(design))} cells,"
+        f" {count} blocks, {len(rows)} rows{most}"
+    )
+    for cell in design.left_out:
+        levels = ", ".join(f"{factor} {level}" for factor, level in cell.levels.items())
+        print(f"left out by the design: {levels}: {cell.reason}")
+    for text in design.notes:
+        print(f"note: {text}")
+    made = records.read(directory / "records.jsonl", designs.digest(design)).records
+    pilot = Store(directory, design, designs.digest(design), rows)
+    if not made:
+        print("no records yet: time and smallest effect are known after the first blocks")
+        return 0
+    _time_left(pilot, made)
+    _smallest_effects(pilot, made)
+    return 0
+
+
+def _time_left(pilot: Store, made: Sequence[records.Record]) -> None:
+    """Prints how long the rows without a record will take, from those that have one."""
+    done = records.first_attempts(made)
+    wall = statistics.mean(record.fields["wall_s"] for record in made)
+    left = [row for row in pilot.rows if row.number not in done]
+    seconds = len(left) * (wall + OWN_S)
+    print(
+        f"{len(done)} rows are recorded, {len(left)} are left: about {progress.duration(seconds)}"
+    )
+
+
+def _smallest_effects(pilot: Store, made: Sequence[records.Record]) -> None:
+    """Prints, for each comparison, the half width that the design's blocks will give."""
+    try:
+        from coracle_lab import stats
+    except ImportError as error:
+        print(f"no smallest effect: {error}; install coracle-lab[report]")
+        return
+    design = pilot.design
+    blocks = len({row.block for row in pilot.rows})
+    what = "blocks"
+    if blocks == 1:
+        blocks, what = design.replicates, "runs of each"
+    for cell in cells(design, pilot.rows, records.last_attempts(made), design.responses[0]):
+        for one in stats.compare(cell.values, design.base, design.margin, cell.paired):
+            deviation = one.sd_of_log_ratio
+            if deviation is None or not deviation > 0 or not math.isfinite(deviation):
+                print(f"{cell.name} {one.environment}: {one.verdict}".strip())
+                continue
+            width = next(
+                step / 1000
+                for step in range(1, 100_000)
+                if stats.blocks_needed(deviation, step / 1000, 0.95) <= blocks or step == 99_999
+            )
+            needed = stats.blocks_needed(deviation, design.margin, 0.95)
+            print(
+                f"{cell.name} {one.environment}: {blocks} {what} show ratios to"
+                f" ±{width * 100:.1f} % (95 %); ±{design.margin * 100:g} % takes {needed}".strip()
+            )

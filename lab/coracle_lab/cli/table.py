@@ -1,0 +1,79 @@
+"""The table in the terminal: environments, medians, ratios, intervals, verdicts."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from coracle_lab.cli.values import Cell
+
+if TYPE_CHECKING:
+    from coracle_lab.stats import Comparison
+
+HEAD = ("environment", "n", "median", "ratio", "95 % interval", "verdict")
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+
+
+def amount(value: float, response: str) -> str:
+    """Returns a value with its unit: `12.34 ms` for 0.01234 of a response in seconds."""
+    if math.isnan(value):
+        return "-"
+    if response.endswith("_s"):
+        size, unit = next((one for one in UNITS if value >= one[0]), UNITS[-1])
+        return f"{value / size:.4g} {unit}"
+    return f"{value:.5g}"
+
+
+def lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns rows as lines of aligned columns; numbers stand at the right."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
+    made = []
+    for row in rows:
+        parts = [
+            text.rjust(width) if 0 < at < 4 else text.ljust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        made.append("  ".join(parts).rstrip())
+    return made
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a table needs besides values and comparisons.
+
+    `beside` says what stands after a verdict: other program files. Verdicts are not printed if
+    the guard does not trust them; ratios and intervals are.
+    """
+
+    base: str
+    response: str
+    beside: Mapping[str, str]
+    trusted: bool
+    left_out: Collection[str]
+
+
+def cell(given: Cell, comparisons: Sequence[Comparison], look: Look) -> list[str]:
+    """Returns the table of one cell."""
+    by_name = {comparison.environment: comparison for comparison in comparisons}
+    rows: list[Sequence[str]] = [HEAD]
+    for name, values in given.values.items():
+        known = [value for value in values if not math.isnan(value)]
+        median = amount(statistics.median(known) if known else math.nan, look.response)
+        ratio = interval = verdict = ""
+        if name == look.base:
+            ratio = "1"
+        elif not known and name in look.left_out:
+            verdict = "left out"
+        elif (found := by_name.get(name)) is not None:
+            verdict = found.verdict if look.trusted or found.ratio is None else "not trusted"
+            if found.ratio is not None:
+                ratio = f"{found.ratio:.4f}"
+            if (limits := found.interval(0.95)) is not None:
+                interval = f"{limits.low:.4f} to {limits.high:.4f}"
+        if look.beside.get(name):
+            verdict = f"{verdict} ({look.beside[name]})".strip()
+        rows.append((name, str(len(known)), median, ratio, interval, verdict))
+    return lines(rows)

@@ -1,0 +1,73 @@
+"""Arranges records as the statistics take them: one value a block for each environment."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from coracle_lab.design import Design, Row
+from coracle_lab.run.launch import FACTOR
+from coracle_lab.run.records import Record
+
+NATIVE = "native"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All environments at the same levels of all other factors."""
+
+    levels: Mapping[str, str]
+    values: Mapping[str, Sequence[float]]
+    paired: bool
+
+    @property
+    def name(self) -> str:
+        """The levels as text; empty if there is no other factor."""
+        return ", ".join(f"{factor} {level}" for factor, level in self.levels.items())
+
+
+def cells(
+    design: Design, rows: Sequence[Row], records: Mapping[int, Record], response: str
+) -> list[Cell]:
+    """Returns the cells of a design with the values of one response.
+
+    `records` has one record for each row number; a row without one, or with one that is not
+    `ok`, is NaN. Starts of one launch (nested designs) become their median. Blocks of which no
+    row was run are left out.
+    """
+    others = [factor.name for factor in design.factors if factor.name != FACTOR]
+    paired = design.kind != "completely-randomised"
+    found: dict[tuple[str, ...], dict[str, dict[int, list[float]]]] = {}
+    for row in rows:
+        key = tuple(row.levels[name] for name in others)
+        environment = row.levels.get(FACTOR, NATIVE)
+        block = row.block if paired else row.number
+        record = records.get(row.number)
+        value = math.nan if record is None else record.value(response)
+        found.setdefault(key, {}).setdefault(environment, {}).setdefault(block, []).append(value)
+    started = {row.block for row in rows if row.number in records} if paired else None
+    factor = design.factor(FACTOR)
+    order = factor.levels if factor is not None else (NATIVE,)
+    result = []
+    for key, environments in sorted(found.items()):
+        values = {
+            name: [
+                _median(some) for block, some in environments[name].items() if _in(block, started)
+            ]
+            for name in order
+            if name in environments
+        }
+        result.append(Cell(dict(zip(others, key, strict=True)), values, paired))
+    return result
+
+
+def _in(block: int, started: set[int] | None) -> bool:
+    return started is None or block in started
+
+
+def _median(values: Sequence[float]) -> float:
+    """Returns the median of the values that are there, or NaN."""
+    known = [value for value in values if not math.isnan(value)]
+    return statistics.median(known) if known else math.nan
