@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::shell::{Outcome, by_way_of, cargo, check, describe, has, read, root, step};
-use crate::{release, suite, tidy, tools};
+use crate::{lab, release, suite, tidy, tools};
 
 /// The stage lies outside the workspace.
 const STAGE: &str = "crates/stage/Cargo.toml";
@@ -45,6 +45,7 @@ pub(crate) fn run() -> Outcome {
         let began = Instant::now();
         let binary = binary.join().unwrap_or_else(|_| Err("the compilation panicked".to_owned()));
         println!("waited {:.0} s for the release binary", began.elapsed().as_secs_f64());
+        report.part("lab", || lab::run(&[]));
         report.part("release binary", || release::check_shape(&binary?));
         counts
     });

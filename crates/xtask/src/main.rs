@@ -11,6 +11,7 @@ mod demo;
 mod dist;
 mod fuzz;
 mod kernels;
+mod lab;
 mod machines;
 mod map;
 mod order;
@@ -48,6 +49,7 @@ usage: cargo xtask TASK
                      drivers, agents and daemons killed at 500 random moments of commands
   cluster nfs [3] [4] [nolock]
                      one store on two virtual machines over NFS; half an hour
+  lab [ARGS]         lints and tests of the lab (lab/, Python); ARGS go to pytest
   kernels [--debug] [--kvm] [NAME]... [-- CASE...]
                      the differential suite on other kernels, in virtual machines; hours
   release            build the release binary and check its shape
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         "fuzz" => fuzz::run(rest),
         "crash" => crash::run(rest),
         "cluster" => cluster::run(rest),
+        "lab" => lab::run(rest),
         "kernels" => kernels::run(rest),
         "release" => release::build_and_check(),
         "order" => order::run(),

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 
 use testkit::{tools, users};
 
+use crate::lab;
 use crate::shell::{Outcome, cargo, check, has, read, step};
 
 /// A program and the package that brings it.
@@ -90,6 +91,7 @@ pub(crate) fn set_up() -> Outcome {
     }
     build_pjdfstest();
     install_clients();
+    lab::set_up();
     if root {
         add_rust_target();
         users::create().map_err(|error| format!("making the test users: {error}"))?;
