@@ -410,9 +410,11 @@ impl<'s> Interrupted<'s> {
     fn next(&self, within: Duration) -> Option<i32> {
         let number = self.signals.next_within(within).ok().flatten()?.number;
         let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = passed.replace((number, Instant::now()));
-        let is_same = before.is_some_and(|(last, at)| last == number && at.elapsed() < TOGETHER);
-        (!is_same).then_some(number)
+        if passed.is_some_and(|(last, at)| last == number && at.elapsed() < TOGETHER) {
+            return None;
+        }
+        *passed = Some((number, Instant::now()));
+        Some(number)
     }
 
     /// The status of a command that was interrupted.
