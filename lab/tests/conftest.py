@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 import lab_host as hosts
+import pytest
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-LAB = Path(__file__).resolve().parents[2]
+LAB = Path(__file__).resolve().parents[1]
 REPOSITORY = LAB.parent
 TARGET = REPOSITORY / "target/x86_64-unknown-linux-gnu"
 GUESTS = REPOSITORY / "crates/cli/tests/hosts/guests"
