@@ -24,7 +24,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The levels as text; empty if there is no other factor."""
+        """The levels as text; empty if the environment is the only factor."""
         return ", ".join(f"{factor} {level}" for factor, level in self.levels.items())
 
 

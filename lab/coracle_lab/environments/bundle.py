@@ -5,7 +5,7 @@
 The template stands beside CONFIG, in `template.json`; `bundle.bash` puts the program's words and
 variables into it at each start. The container shares all of the host but its file system, as
 Coracle's do unless they are told otherwise: that is what ranks of MPI need, and without a pid
-namespace there is no process file system of the container's own.
+namespace the container shows the host's processes in `/proc`.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and value != ""
 
 
-# What each key that is no template must be.
+# What each key must be, templates left out.
 _KINDS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     **dict.fromkeys(_TEXTS, (_is_text, "a text")),
     **dict.fromkeys(_SWITCHES, (lambda value: isinstance(value, bool), "true or false")),

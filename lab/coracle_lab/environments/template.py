@@ -2,7 +2,7 @@
 
 A template is a list of words. A word may hold placeholders, as in `--root={tree}`; `{{` and `}}`
 stand for braces. `{tree?}` adds no text and is only the condition of a group, and `{tree|}` is
-empty if there is no value. A list within the list is a group:
+empty if it has no value. A list within the list is a group:
 
 - a group whose placeholder has no value is left out (`["--gpus", "{gpus}"]`);
 - a group with a placeholder of a family is repeated for each of its members

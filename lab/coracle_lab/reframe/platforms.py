@@ -4,7 +4,7 @@
     self.container_platform.image = 'sci/tools:1'
 
 ReFrame looks platforms up by name in its module `reframe.core.containers`, with the first letter
-large and the others small; there is no other way to add one. Bwrap, Charliecloud and Proot run in
+large and the others small; it takes no others. Bwrap, Charliecloud and Proot run in
 the image's tree, which Coracle exports before. The commands are those of the environments' table.
 """
 

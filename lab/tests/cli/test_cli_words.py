@@ -72,25 +72,23 @@ def test_a_directory_has_its_own_records(
     assert "its own records" in capsys.readouterr().err
 
 
-def test_a_design_without_an_application_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("", "has no application"),
+        (
+            'ranks = [1, 2]\n[application]\ncommand = ["true"]\n',
+            "has ranks, and nothing that starts them",
+        ),
+    ],
+)
+def test_a_design_that_cannot_run_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: str, says: str
 ) -> None:
     path = tmp_path / "d.toml"
-    path.write_text('seed = 1\nreplicates = 2\n[factors]\nenvironment = ["native"]\n')
+    path.write_text(f'seed = 1\nreplicates = 2\n[factors]\nenvironment = ["native"]\n{more}')
     assert main(["run", str(path)]) == 2
-    assert "has no application" in capsys.readouterr().err
-
-
-def test_ranks_that_nothing_starts_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "d.toml"
-    path.write_text(
-        'seed = 1\nreplicates = 2\n[factors]\nenvironment = ["native"]\nranks = [1, 2]\n'
-        '[application]\ncommand = ["true"]\n'
-    )
-    assert main(["run", str(path)]) == 2
-    assert "has ranks, and nothing that starts them" in capsys.readouterr().err
+    assert says in capsys.readouterr().err
 
 
 def test_plan_says_what_it_will_run_and_runs_nothing(
