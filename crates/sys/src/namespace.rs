@@ -10,7 +10,7 @@ use linux_raw_sys::general as raw;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::Path;
 
 /// A set of kinds of namespace.
@@ -93,16 +93,43 @@ pub struct Held(Vec<(Kinds, OwnedFd)>);
 
 impl Held {
     /// Opens the namespaces of these kinds.
+    ///
+    /// A runtime may make the mounts in one user namespace and start the program in another one
+    /// below it (crun does, for a user who is not root in the container). Then the one that owns
+    /// the mounts is entered first, and the process's own last: in the lower one this process has
+    /// no right to the mounts.
     pub fn of(pid: u32, kinds: Kinds) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        of_any_thread(pid, |of| {
+        let mut held = of_any_thread(pid, |of| {
             let wanted = Kinds::ALL.into_iter().filter(|(kind, _)| kinds.has(*kind));
             let open = |(kind, name): (Kinds, &str)| {
                 let file = rustix::fs::open(of.join("ns").join(name), flags, Mode::empty())?;
                 Ok((kind, file))
             };
             wanted.map(open).collect::<Result<_, _>>().map(Self)
-        })
+        })?;
+        if kinds.has(Kinds::USER.with(Kinds::MOUNT)) {
+            held.put_owner_first()?;
+        }
+        Ok(held)
+    }
+
+    /// Puts the user namespace that owns the mounts in front, if it is not the one that is there.
+    fn put_owner_first(&mut self) -> Result<(), Errno> {
+        let (Some(user), Some(mounts)) = (self.0.first(), self.0.last()) else { return Ok(()) };
+        // A namespace that this process may not see is none that it could enter.
+        let Ok(owner) = owner(&mounts.1) else { return Ok(()) };
+        if is_same(&owner, &user.1)? {
+            return Ok(());
+        }
+        self.0.rotate_left(1);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let own = rustix::fs::open("/proc/self/ns/user", flags, Mode::empty())?;
+        // The kernel lets no process enter the user namespace in which it is.
+        if !is_same(&owner, &own)? {
+            self.0.insert(0, (Kinds::USER, owner));
+        }
+        Ok(())
     }
 
     /// Enters them, one by one.
@@ -115,6 +142,24 @@ impl Held {
         };
         self.0.iter().try_for_each(enter)
     }
+}
+
+/// `NS_GET_USERNS` of `ioctl_ns(2)`.
+const GET_OWNER: usize = 0xb701;
+
+/// The user namespace that owns a namespace.
+fn owner(file: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let file = file.as_fd().as_raw_fd() as usize;
+    // SAFETY: this request has no argument.
+    let owner = unsafe { call(raw::__NR_ioctl, [file, GET_OWNER, 0, 0, 0]) }?;
+    // SAFETY: the kernel has made this descriptor for the caller alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(owner as i32) })
+}
+
+/// Whether two descriptors are of one namespace.
+fn is_same(one: &OwnedFd, other: &OwnedFd) -> Result<bool, Errno> {
+    let (one, other) = (rustix::fs::fstat(one)?, rustix::fs::fstat(other)?);
+    Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
 /// Leaves the programs that this process executes from now on to the kernel alone, where an engine

@@ -40,7 +40,6 @@ NAMES = [name for name in environments.names() if not name.startswith(("native",
 STATIC = "fakechroot"
 # Without ranks of MPI, with the reason.
 NO_RANKS = {
-    "coracle:R1": "the second rank cannot enter the namespaces of the first",
     "coracle:R2": "Open MPI 4.1 hangs: no rank can read the memory of another",
     "coracle:R3": "Open MPI 4.1 hangs: no rank can read the memory of another",
 }

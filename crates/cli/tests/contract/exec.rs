@@ -15,6 +15,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("exit_codes", exit_codes),
     ("environment_and_directory", environment_and_directory),
     ("user", user),
+    ("the_callers_user", the_callers_user),
     ("input_and_output", input_and_output),
     ("terminal", terminal),
     ("detached", detached),
@@ -83,6 +84,19 @@ fn user(w: &World) -> Outcome {
     );
     let ids = parse(&c.exec(&["--user=5000:77"], &["ids"]));
     assert_eq!((&ids["uid"][0], &ids["gid"][0]), (&json!(5000), &json!(77)));
+    Ok(())
+}
+
+/// A runtime may start such a program in another user namespace than the one that owns the mounts.
+fn the_callers_user(w: &World) -> Outcome {
+    let c = w.detached(&["--userns=keep-id"], &["ids", ";", "ready", ";", "sleep", "300"]);
+    c.said("ready");
+    let first = w.coracle(&["logs", &c.name]).ok().out();
+    let first: serde_json::Value =
+        serde_json::from_str(first.lines().next().unwrap_or_default()).expect("ids in the log");
+    let second = parse(&c.exec(&[], &["ids"]));
+    assert_ne!(first["uid"], json!([0, 0, 0]));
+    assert_eq!(first["uid"], second["uid"]);
     Ok(())
 }
 
