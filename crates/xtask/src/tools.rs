@@ -68,6 +68,9 @@ const WANTED_FILES: &[(&str, &str)] = &[
     ("/usr/include/gnu/stubs-32.h", "gcc-multilib"),
     // Slurm loads it for ranks that speak PMIx.
     ("/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so", "libpmix-dev"),
+    // The lab's tests compile ranks.
+    ("/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h", "libopenmpi-dev"),
+    ("/usr/include/x86_64-linux-gnu/mpich/mpi.h", "libmpich-dev"),
     // What `qsub` of slurm-wlm-torque loads.
     ("/usr/lib/x86_64-linux-gnu/perl5/5.36/Slurm.pm", "libslurm-perl"),
     ("/usr/share/perl5/Switch.pm", "libswitch-perl"),
