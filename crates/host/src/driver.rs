@@ -107,8 +107,11 @@ const PROGRAM_DIRECTORIES: [&str; 8] = [
     "usr/lib/wsl/lib",
 ];
 
-/// Directories beneath `/etc` and `/usr/share` in which a driver leaves files; those that are named
-/// after NVIDIA belong to it.
+/// Where a driver leaves configuration, and where programs in the container look for it.
+const TOPS: [(&str, &str); 3] =
+    [("etc", "/etc"), ("usr/share", "/usr/share"), ("usr/local/nvidia/share", "/usr/share")];
+
+/// Directories beneath those; files in them that are named after NVIDIA belong to the driver.
 const CONFIGURATION: [&str; 7] = [
     "glvnd/egl_vendor.d",
     "egl/egl_external_platform.d",
@@ -284,11 +287,15 @@ impl<'a> Tree<'a> {
     fn files(&self, version: &str) -> Vec<(PathBuf, PathBuf)> {
         let mut files = Vec::new();
         for program in PROGRAMS {
-            let mut places = PROGRAM_DIRECTORIES.iter();
-            let found = places.find_map(|place| self.real(&format!("{place}/{program}")));
-            files.extend(found.map(|host| (host, Path::new("/usr/bin").join(program))));
+            let places = PROGRAM_DIRECTORIES.iter();
+            let mut found = places.filter_map(|place| self.real(&format!("{place}/{program}")));
+            // A script that starts the program from where the host has it does not find it inside.
+            let first = found.next();
+            let own = first.clone().into_iter().chain(found).find(|path| is_32_bit(path).is_some());
+            let host = own.or(first);
+            files.extend(host.map(|host| (host, Path::new("/usr/bin").join(program))));
         }
-        for top in ["etc", "usr/share"] {
+        for (top, inside) in TOPS {
             for directory in CONFIGURATION {
                 let place = format!("{top}/{directory}");
                 let names = self.names(&place).into_iter();
@@ -296,13 +303,13 @@ impl<'a> Tree<'a> {
                     name.contains("nvidia") || name.contains("nvoptix") || directory == "nvidia"
                 });
                 for name in own {
-                    let path = format!("{place}/{name}");
-                    let file = self.real(&path).filter(|host| host.is_file());
-                    files.extend(file.map(|host| (host, Path::new("/").join(path))));
+                    let file = self.real(&format!("{place}/{name}"));
+                    let inside = Path::new(inside).join(directory).join(name);
+                    files.extend(file.filter(|host| host.is_file()).map(|host| (host, inside)));
                 }
             }
         }
-        let firmware = ["lib/firmware", "usr/lib/firmware"]
+        let firmware = ["lib/firmware", "usr/lib/firmware", "usr/local/nvidia/firmware"]
             .iter()
             .find_map(|place| self.real(&format!("{place}/nvidia/{version}")));
         let inside = Path::new("/lib/firmware/nvidia").join(version);

@@ -21,6 +21,8 @@ pub(crate) enum Layout {
     Run,
     /// RHEL and its derivatives.
     Rhel,
+    /// All in `/usr/local/nvidia`, and scripts in `/usr/bin` that start the programs from there.
+    Prefix,
 }
 
 /// Libraries, the names by which programs look for them, and true if they have one for the linker.
@@ -59,6 +61,15 @@ int main(int argc, char **argv)
     if (!cuda || !egl || !ml) return puts(dlerror()), 1;
     printf("cuInit %d\n", ((int (*)(unsigned))dlsym(cuda, "cuInit"))(0));
     printf("driver %s\n", ((const char *(*)(void))dlsym(ml, "nvmlVersion"))());
+    return 0;
+}
+"#;
+
+const SMI: &str = r#"
+#include <stdio.h>
+int main(void)
+{
+    puts("nvidia-smi " VERSION);
     return 0;
 }
 "#;
@@ -104,6 +115,7 @@ pub(crate) fn tree(root: &Path, layout: Layout, version: &str, gpus: usize) -> R
     let (wide, narrow) = match layout {
         Layout::Debian | Layout::Run => ("usr/lib/x86_64-linux-gnu", "usr/lib/i386-linux-gnu"),
         Layout::Rhel => ("usr/lib64", "usr/lib"),
+        Layout::Prefix => ("usr/local/nvidia/lib64", "usr/local/nvidia/lib32"),
     };
     libraries(root, layout, wide, version, "-m64")?;
     let _ = libraries(root, layout, narrow, version, "-m32");
@@ -120,12 +132,26 @@ pub(crate) fn tree(root: &Path, layout: Layout, version: &str, gpus: usize) -> R
             );
         }
         Layout::Run | Layout::Rhel => file(root, "usr/bin/nvidia-smi", &smi),
+        Layout::Prefix => {
+            let real = "usr/local/nvidia/bin/nvidia-smi";
+            file(root, "usr/bin/nvidia-smi", &format!("#!/bin/sh\nexec /{real}\n"));
+            fs::create_dir_all(root.join("usr/local/nvidia/bin")).expect("a directory");
+            let version = format!("-DVERSION=\"{version}\"");
+            compile(&root.join("smi.c"), SMI, &root.join(real), &[&version])?;
+        }
     }
-    file(root, "usr/share/glvnd/egl_vendor.d/10_nvidia.json", json);
+    let (share, vulkan, firmware) = match layout {
+        Layout::Prefix => {
+            let prefix = "usr/local/nvidia";
+            (format!("{prefix}/share"), format!("{prefix}/share"), format!("{prefix}/firmware"))
+        }
+        _ => ("usr/share".into(), "etc".into(), "usr/lib/firmware".into()),
+    };
+    file(root, &format!("{share}/glvnd/egl_vendor.d/10_nvidia.json"), json);
     file(root, "usr/share/glvnd/egl_vendor.d/50_mesa.json", json);
-    file(root, "etc/vulkan/icd.d/nvidia_icd.json", json);
+    file(root, &format!("{vulkan}/vulkan/icd.d/nvidia_icd.json"), json);
     file(root, "etc/OpenCL/vendors/nvidia.icd", "libnvidia-opencl.so.1\n");
-    file(root, &format!("usr/lib/firmware/nvidia/{version}/gsp_ga10x.bin"), "firmware");
+    file(root, &format!("{firmware}/nvidia/{version}/gsp_ga10x.bin"), "firmware");
     file(
         root,
         "proc/driver/nvidia/version",
@@ -152,7 +178,7 @@ fn libraries(
 ) -> Result<(), Skip> {
     let real = match layout {
         Layout::Debian => format!("{place}/nvidia/current"),
-        Layout::Run | Layout::Rhel => place.to_owned(),
+        Layout::Run | Layout::Rhel | Layout::Prefix => place.to_owned(),
     };
     for (name, known, for_linker) in LIBRARIES {
         let whole = format!("{name}.so.{version}");

@@ -18,6 +18,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("debian", |w| whole(w, Layout::Debian)),
     ("run_file", |w| whole(w, Layout::Run)),
     ("rhel", |w| whole(w, Layout::Rhel)),
+    ("prefix", |w| whole(w, Layout::Prefix)),
     ("setup_is_kept", setup_is_kept),
     ("selected_gpus", selected_gpus),
     ("concurrent_runs_have_their_own_devices", concurrent_runs_have_their_own_devices),
@@ -57,15 +58,16 @@ fn whole(w: &World, layout: Layout) -> Outcome {
     driver::tree(Path::new(&place.root), layout, VERSION, 1)?;
     let program = driver::program(&place.top, true)?;
     let bind = format!("{}:/cuda:ro", program.display());
-    let script = "/cuda; nvidia-smi; cat /etc/OpenCL/vendors/nvidia.icd; ls /etc/vulkan/icd.d /usr/share/glvnd/egl_vendor.d
+    let script = "/cuda; nvidia-smi; cat /etc/OpenCL/vendors/nvidia.icd; ls TOP/vulkan/icd.d; ls /usr/share/glvnd/egl_vendor.d
         cat /lib/firmware/nvidia/*/gsp_ga10x.bin; echo; ls -d /dev/nvidia*; env | grep LD_LIBRARY_PATH || :
         stat -L -c %i /usr/lib/x86_64-linux-gnu/libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so; ls /usr/lib/i386-linux-gnu 2>&1 || :";
-    let done = w.sh(&place.variables(), &["--gpus", "all", "-v", &bind], script);
+    let top = if matches!(layout, Layout::Prefix) { "/usr/share" } else { "/etc" };
+    let script = script.replace("TOP", top);
+    let done = w.sh(&place.variables(), &["--gpus", "all", "-v", &bind], &script);
     let library = fs::metadata(real_library(&place, layout)).expect("the library").ino();
     let expected = format!(
         "cuInit 0\ndriver {VERSION}\nnvidia-smi {VERSION}\nlibnvidia-opencl.so.1\n\
-         /etc/vulkan/icd.d:\nnvidia_icd.json\n\n/usr/share/glvnd/egl_vendor.d:\n10_nvidia.json\n\
-         firmware\n/dev/nvidia-uvm\n/dev/nvidia0\n/dev/nvidiactl\n{library}\n{library}\n\
+         nvidia_icd.json\n10_nvidia.json\nfirmware\n/dev/nvidia-uvm\n/dev/nvidia0\n/dev/nvidiactl\n{library}\n{library}\n\
          ls: cannot access '/usr/lib/i386-linux-gnu': No such file or directory\n"
     );
     assert_eq!(done.ok().out(), expected, "{done:?}");
@@ -77,6 +79,7 @@ fn real_library(place: &Place, layout: Layout) -> PathBuf {
         Layout::Debian => "usr/lib/x86_64-linux-gnu/nvidia/current",
         Layout::Run => "usr/lib/x86_64-linux-gnu",
         Layout::Rhel => "usr/lib64",
+        Layout::Prefix => "usr/local/nvidia/lib64",
     };
     Path::new(&place.root).join(directory).join(format!("libcuda.so.{VERSION}"))
 }
