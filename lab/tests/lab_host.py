@@ -25,7 +25,7 @@ LIMIT_S = 300
 SYSTEM = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
 MORE = [path for path in os.environ.get("CORACLE_LAB_TEST_PATH", "").split(":") if path]
 """Directories of further peers."""
-LINKS = ("cat", "printf", "env", "pwd", "ls", "touch")
+LINKS = ("cat", "printf", "env", "pwd", "ls", "touch", "echo")
 """Programs of the image, which are all busybox."""
 
 
@@ -112,7 +112,8 @@ def make(directory: Path) -> None:
     shutil.copy(built("coracle"), host.bin / "coracle")
     (host.bin / "docker").symlink_to("coracle")
     ignore = shutil.ignore_patterns("__pycache__", ".*")
-    shutil.copytree(LAB / "coracle_lab", host.lab / "coracle_lab", ignore=ignore)
+    for part in ("coracle_lab", "apps"):
+        shutil.copytree(LAB / part, host.lab / part, ignore=ignore)
     shutil.copytree(LAB / "tests/reframe/suite", host.lab / "suite", ignore=ignore)
     script = ["sh", str(GUESTS / "tree.sh"), str(host.tree), str(GUESTS / "ranks.c")]
     subprocess.run(script, check=True, capture_output=True)

@@ -3,8 +3,8 @@
 //! daemons of the nodes, as sites do.
 //!
 //! Its authentication (`munged`), its controller and a `slurmd` for each node are started in a
-//! separate directory, on free ports, and killed when dropped. On this machine a step of
-//! `srun --mpi=pmix` stays on one node: two `PMIx` servers of one job do not start on one machine.
+//! separate directory, on free ports, and killed when dropped. Nodes on this machine have temporary
+//! directories of their own, because two `PMIx` servers of one job do not start in the same one.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -129,9 +129,11 @@ impl<'h> Cluster<'h> {
             fs::write(place.join("munge.key"), key)?;
             fs::set_permissions(place.join("munge.key"), fs::Permissions::from_mode(0o400))?;
             owner(&place.join("munge.key"))?;
-            nodes.iter().map(|(name, _)| &**name).chain(["state"]).try_for_each(|name| {
-                fs::create_dir(place.join(name))?;
-                owner(&place.join(name))
+            let temporary = nodes.iter().map(|(name, _)| format!("{name}/tmp"));
+            let names = nodes.iter().map(|(name, _)| name.clone());
+            names.chain(temporary).chain(["state".to_owned()]).try_for_each(|name| {
+                fs::create_dir(place.join(&name))?;
+                owner(&place.join(&name))
             })
         });
         written.expect("its configuration");
@@ -173,8 +175,8 @@ impl<'h> Cluster<'h> {
         command
     }
 
-    /// The configuration.
-    fn file(&self) -> PathBuf {
+    /// The configuration, for `SLURM_CONF`.
+    pub fn file(&self) -> PathBuf {
         self.place.join("slurm.conf")
     }
 
@@ -293,7 +295,9 @@ fn configuration(
          SlurmdParameters=config_overrides\n",
         numbers[0]
     );
-    if !is_here {
+    if is_here {
+        let _ = writeln!(text, "TmpFS={at}/%n/tmp");
+    } else {
         let last = nodes.len() + 1;
         let _ = writeln!(text, "SrunPortRange={}-{}", numbers[last], PORTS.end());
     }

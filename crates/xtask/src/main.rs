@@ -17,6 +17,7 @@ mod map;
 mod order;
 mod release;
 mod shell;
+mod slurm;
 mod suite;
 mod table;
 mod tidy;
@@ -50,6 +51,9 @@ usage: cargo xtask TASK
   cluster nfs [3] [4] [nolock]
                      one store on two virtual machines over NFS; half an hour
   lab [ARGS]         lints and tests of the lab (lab/, Python); ARGS go to pytest
+  slurm [--user NAME] -- COMMAND
+                     COMMAND beside a real Slurm with two nodes, which runs for the caller, or as
+                     root for NAME, and ends with it
   kernels [--debug] [--kvm] [NAME]... [-- CASE...]
                      the differential suite on other kernels, in virtual machines; hours
   release            build the release binary and check its shape
@@ -76,6 +80,8 @@ fn main() -> ExitCode {
         "crash" => crash::run(rest),
         "cluster" => cluster::run(rest),
         "lab" => lab::run(rest),
+        "slurm" => return slurm::run(rest),
+        slurm::HOLD => slurm::hold(rest),
         "kernels" => kernels::run(rest),
         "release" => release::build_and_check(),
         "order" => order::run(),

@@ -26,6 +26,9 @@ const WANTED: &[(&str, &str)] = &[
     ("crun", "crun"),
     ("runsc", "runsc"),
     ("mmdebstrap", "mmdebstrap"),
+    // By these mmdebstrap makes the lab's images for a user without subordinate ids.
+    ("fakechroot", "fakechroot"),
+    ("fakeroot", "fakeroot"),
     ("newuidmap", "uidmap"),
     ("fuse-overlayfs", "fuse-overlayfs"),
     ("strace", "strace"),
@@ -35,6 +38,7 @@ const WANTED: &[(&str, &str)] = &[
     ("zstd", "zstd"),
     ("openssl", "openssl"),
     ("setpriv", "util-linux"),
+    ("tc", "iproute2"),
     ("python3", "python3-minimal"),
     ("busybox", "busybox-static"),
     ("gcc", "gcc"),
@@ -61,6 +65,8 @@ const WANTED: &[(&str, &str)] = &[
     ("musl-gcc", "musl-tools"),
     ("ld.lld", "lld"),
     ("qemu-aarch64-static", "qemu-user-static"),
+    // Looks at the page that the lab writes.
+    ("chromium", "chromium"),
 ];
 
 /// Packages without a program of their own, each with a file that it installs.

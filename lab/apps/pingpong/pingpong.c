@@ -140,15 +140,19 @@ int main(int count, char **words) {
         if (!mine || !theirs) lab_usage("there is no memory for a message", USAGE);
         int rounds = given ? given : bytes <= 8192 ? 10000 : 1000;
         double value = 0;
+        lab_communicates();
         if (is_cold) value = cold(mine, theirs, (int)bytes, &wrong);
         else if (lab_rank < 2 && is_warm) value = warm(mine, theirs, (int)bytes, rounds, &wrong);
         else if (lab_rank < 2) value = stream(mine, theirs, (int)bytes, is_warm || given ? rounds : rounds / 10, &wrong);
         if (lab_rank == 0) printf("lab {\"kind\": \"%s\", \"bytes\": %ld, \"%s\": %.9e}\n", kind, bytes, is_cold || is_warm ? "one_way_s" : "bytes_per_s", value);
+        MPI_Barrier(MPI_COMM_WORLD);
+        lab_computes();
         free(mine);
         free(theirs);
-        MPI_Barrier(MPI_COMM_WORLD);
     }
+    lab_communicates();
     MPI_Reduce(&wrong, &all, 1, MPI_INT, MPI_MAX, 0, MPI_COMM_WORLD);
+    lab_computes();
     if (lab_rank == 0 && all) fprintf(stderr, "error: what came is not what was sent\n");
     return lab_end(lab_rank == 0 && all);
 }

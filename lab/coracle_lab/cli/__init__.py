@@ -9,15 +9,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from coracle_lab.cli import arguments, doctor, experiment, trial
+from coracle_lab.cli import arguments, compare, doctor, export, model, page, papers, trial
 from coracle_lab.errors import FAILED, LabError
 from coracle_lab.run.session import Stopped
 
 COMMANDS = {
     "try": trial.run,
     "doctor": doctor.run,
-    "plan": experiment.plan,
-    "run": experiment.run,
+    "plan": papers.plan_file,
+    "run": papers.run_file,
+    "papers": papers.run,
+    "report": page.run,
+    "compare": compare.run,
+    "export": export.run,
+    "model": model.run,
 }
 
 

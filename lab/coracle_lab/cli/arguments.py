@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from coracle_lab.cli import compare, export, model, page, papers
 from coracle_lab.errors import LabError
 
 
@@ -35,7 +36,19 @@ def _seconds(word: str) -> float:
     return number
 
 
+def _add_applications(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--applications",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="a table of your own applications and images (TOML); can be repeated",
+    )
+
+
 def _add_common(parser: argparse.ArgumentParser) -> None:
+    _add_applications(parser)
     parser.add_argument(
         "--environments",
         metavar="FILE",
@@ -99,18 +112,29 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _add_try(commands)
     doctor = commands.add_parser("doctor", help="what this host can measure, and how small")
     doctor.add_argument("--environments", metavar="FILE", type=Path, action="append", default=[])
+    _add_applications(doctor)
     for name, what in (
         ("plan", "the rows of a design, their time, the smallest effect that they can show"),
         ("run", "run a design; stops and goes on where it was"),
     ):
         command = commands.add_parser(name, help=what)
-        command.add_argument("file", metavar="FILE", type=Path, help="design file, or records")
+        command.add_argument(
+            "file", metavar="FILE", type=Path, help="design file, campaign file, or records"
+        )
+        command.add_argument(
+            "--size", metavar="SIZE", help="of a campaign file: smoke, quick (default) or day"
+        )
         _add_common(command)
         if name == "run":
             _add_output_limit(command)
             command.add_argument("--launcher", metavar="NAME", help="ReFrame's launcher of ranks")
             command.add_argument("--site", metavar="FILE", help="ReFrame's site file")
             command.add_argument("--system", metavar="NAME", help="system (and partition) of it")
+    papers.add(commands)
+    model.add(commands)
+    page.add(commands)
+    compare.add(commands)
+    export.add(commands)
     options = parser.parse_args(own)
     options.program = program
     if program is not None and options.command != "try":

@@ -8,7 +8,7 @@ import statistics
 import time
 from pathlib import Path
 
-from coracle_lab import environments
+from coracle_lab import applications, environments
 from coracle_lab.cli.progress import clear, show
 from coracle_lab.facts import machine
 from coracle_lab.run import sentinel
@@ -20,6 +20,7 @@ SENTINELS = 20
 def run(options: argparse.Namespace) -> int:
     """Prints environments, clocks, counters, noise, and what they allow to see."""
     _environments(options)
+    _applications(options)
     facts = machine.facts(Path.cwd())
     found, state = facts["machine"], facts["state"]
     print("\nmachine")
@@ -50,6 +51,15 @@ def _environments(options: argparse.Namespace) -> None:
         probe = environments.find(name, options.environments).probe()
         clear()
         print(f"  {name:{width}}  {probe.version if probe.usable else 'no: ' + probe.why}")
+
+
+def _applications(options: argparse.Namespace) -> None:
+    """Prints each application with what it is."""
+    known = applications.table(options.applications).applications
+    width = max(map(len, known))
+    print("\napplications")
+    for name, entry in sorted(known.items()):
+        print(f"  {name:{width}}  {entry['text']}")
 
 
 def _noise() -> None:

@@ -7,17 +7,20 @@ import math
 import os
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from coracle_lab import applications, environments, nodes
 from coracle_lab import design as designs
-from coracle_lab import environments
 from coracle_lab.cli import progress, report
-from coracle_lab.cli.values import cells
 from coracle_lab.design import Row
+from coracle_lab.design.application import RANKS
 from coracle_lab.errors import FAILED, LabError
 from coracle_lab.facts import machine
+from coracle_lab.report import judged
 from coracle_lab.run import launch, records, reframe_site, store
+from coracle_lab.run.cells import cells
 from coracle_lab.run.session import Session, Stopped
 from coracle_lab.run.store import Store
 
@@ -37,7 +40,7 @@ def opened(options: argparse.Namespace) -> Store:
         if options.records or options.environments:
             raise LabError(f"{path} has its own records and environments", "name it alone")
         return store.create(path, store.read_text(kept), str(kept))
-    text = store.read_text(path)
+    text = applications.resolve(store.read_text(path), str(path), options.applications)
     known(text, str(path), options.environments)
     directory = options.records or path.with_name(f"{path.stem}-records")
     return store.create(directory, text, str(path), options.environments)
@@ -52,26 +55,73 @@ def known(text: str, name: str, files: Sequence[Path]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs a design: what has no record yet."""
+    check_site(options)
+    found = opened(options)
+    return conduct(found, options.output_limit << 20, site_of(options, found.design))
+
+
+def check_site(options: argparse.Namespace) -> None:
+    """Refuses options about the place of rows that exclude or need each other."""
     if options.site and options.launcher:
         raise LabError("--launcher and --site exclude each other: a partition has its launcher")
     if options.system and not options.site:
         raise LabError("--system needs --site", "name the site file that has this system")
-    site = reframe_site.Site(options.launcher or "local", options.site, options.system)
-    return conduct(opened(options), options.output_limit << 20, site)
+
+
+def site_of(options: argparse.Namespace, design: designs.Design) -> reframe_site.Site:
+    """Returns where the rows of a design run, and what starts their ranks."""
+    launcher = options.launcher or own_launcher(design) or "local"
+    if options.site:
+        launcher = "local"
+    return reframe_site.Site(launcher, options.site, options.system)
+
+
+def own_launcher(design: designs.Design) -> str | None:
+    """Returns the launcher that the application names, if rows have ranks on this host."""
+    application = design.application
+    if application is None or design.nodes is not None or not _has_ranks(design):
+        return None
+    return application.launcher
+
+
+def _has_ranks(design: designs.Design) -> bool:
+    """Tells whether rows have a number of ranks."""
+    application = design.application
+    own = application.parameters if application is not None else {}
+    return design.factor(RANKS) is not None or RANKS in own
 
 
 def _check_ranks(design: designs.Design, site: reframe_site.Site) -> None:
     """Refuses a design whose ranks nothing would start."""
     command = design.application.command if design.application is not None else ()
-    if (
-        design.factor("ranks") is not None
-        and site.is_local
-        and not any("{ranks}" in word for word in command)
-    ):
+    if design.nodes is not None:
+        if not site.is_local:
+            raise LabError(
+                "the design has [nodes], which are simulated here: --launcher and --site cannot be",
+                "leave [nodes] out to run on the nodes of a cluster",
+            )
+        return
+    if _has_ranks(design) and site.is_local and not any("{ranks}" in word for word in command):
         raise LabError(
             "the design has ranks, and nothing that starts them",
             "give --launcher mpirun, or --site FILE of a partition with a launcher",
         )
+
+
+def _without_ranks(
+    design: designs.Design, found: Mapping[str, environments.Environment]
+) -> dict[str, str]:
+    """Returns the rows that have more ranks than their environment can have, and why."""
+    factor = design.factor(RANKS)
+    if factor is None:
+        return {}
+    return {
+        launch.with_ranks(name, level): environment.one_rank
+        for name, environment in found.items()
+        if environment.one_rank is not None
+        for level in factor.levels
+        if level != "1"
+    }
 
 
 def used(design_store: Store) -> dict[str, environments.Environment]:
@@ -83,12 +133,20 @@ def used(design_store: Store) -> dict[str, environments.Environment]:
 
 
 def conduct(design_store: Store, output_bytes: int, site: reframe_site.Site | None = None) -> int:
-    """Runs a session and prints its report; returns the exit status."""
-    design, site = design_store.design, site or reframe_site.Site()
+    """Runs a session and prints its report; returns the exit status.
+
+    Without a site rows run here, with the application's own launcher if they have ranks.
+    """
+    design = design_store.design
+    site = site or reframe_site.Site(own_launcher(design) or "local")
     _check_ranks(design, site)
     found = used(design_store)
     probes = {name: environment.probe() for name, environment in found.items()}
     unusable = {name: probe.why for name, probe in probes.items() if not probe.usable}
+    if design.nodes is not None:
+        alone = "it starts its ranks itself, and not in the design's [nodes]"
+        unusable |= {name: alone for name, one in found.items() if one.launches}
+    unusable |= _without_ranks(design, found)
     if design.base in unusable:
         raise LabError(f"{design.base} cannot be used here: {unusable[design.base]}")
     controls = {design.base, design.base + report.AGAIN}
@@ -112,9 +170,8 @@ def conduct(design_store: Store, output_bytes: int, site: reframe_site.Site | No
     )
     try:
         with session.opened():
-            _say(design_store, session, {name: probe.version for name, probe in probes.items()})
             try:
-                _run(design_store, session)
+                _run(design_store, session, {name: one.version for name, one in probes.items()})
             finally:
                 session.clean()
     except Stopped as why:
@@ -126,10 +183,16 @@ def conduct(design_store: Store, output_bytes: int, site: reframe_site.Site | No
     return report.show(design_store, report.Ended(left_out, unusable, session.not_run, cpus))
 
 
-def _say(design_store: Store, session: Session, versions: dict[str, str]) -> None:
+def _say(
+    design_store: Store, session: Session, now: dict[str, Any], versions: dict[str, str]
+) -> None:
     """Records the facts of the session, and tells what in them matters."""
-    now = machine.facts(design_store.directory)
-    said = design_store.append_facts(session.name, now, versions)
+    simulated = session.simulated
+    now["nodes"] = simulated.facts() if simulated is not None else nodes.allocated()
+    made = session.prepared
+    said = design_store.append_facts(
+        session.name, now, versions, made.images, made.builds, session.site.file
+    )
     cut = session.read().cut_lines
     if cut:
         said.append(f"{session.records_path}: {cut} cut lines are ignored; their rows run again")
@@ -137,31 +200,44 @@ def _say(design_store: Store, session: Session, versions: dict[str, str]) -> Non
         progress.note(text)
 
 
-def _run(design_store: Store, session: Session) -> None:
-    """Runs first runs, rows and repetitions."""
+def _run(design_store: Store, session: Session, versions: dict[str, str]) -> None:
+    """Prepares, runs first runs, rows and repetitions."""
     design, rows = design_store.design, list(design_store.rows)
+    now = machine.facts(design_store.directory)
     if design.nested is not None:
         rows = _rows_of_session(rows, session)
     if design.precision is not None:
         rows = _next_blocks(design_store, session, rows)
-    session.prepare(rows)
-    if design.base in session.left_out:
-        raise LabError(
-            f"{design.base}: {session.left_out[design.base]}",
-            "the program has to run there, because all others are compared with it",
-            FAILED,
-        )
-    for name, why in session.left_out.items():
-        progress.note(f"{name} is left out: {why}")
-    wanted = set(session.environments) - {design.base, design.base + report.AGAIN}
-    if wanted and wanted <= set(session.left_out):
-        why = "; ".join(f"{name}: {session.left_out[name]}" for name in sorted(wanted))
-        raise LabError(f"nothing is left to compare with {design.base}: {why}", None, FAILED)
+    session.make(rows)
+    _say(design_store, session, now, versions)
+    session.first_runs(rows)
+    _check_left(session)
     while session.unfinished(rows):
         session.run(rows)
         if design.precision is not None:
             rows = _next_blocks(design_store, session, rows)
     session.repeat()
+
+
+def _check_left(session: Session) -> None:
+    """Tells what is left out; raises `LabError` if nothing can be compared any more."""
+    design, gone = session.design, session.gone()
+    if design.base in gone:
+        raise LabError(f"{design.base}: {gone[design.base]}", _hint(session.application), FAILED)
+    for name, why in session.left_out.items():
+        progress.note(f"{name} is left out: {why}")
+    wanted = set(session.environments) - {design.base, design.base + report.AGAIN}
+    if wanted and wanted <= set(gone):
+        why = "; ".join(f"{name}: {gone[name]}" for name in sorted(wanted))
+        raise LabError(f"nothing is left to compare with {design.base}: {why}", None, FAILED)
+
+
+def _hint(application: designs.Application) -> str:
+    """Returns what to do about a program that does not run in the base."""
+    text = "the program has to run there, because all others are compared with it"
+    if application.host:
+        text += f"; on Debian it needs the packages {' '.join(application.host)}"
+    return text
 
 
 def _rows_of_session(rows: list[Row], session: Session) -> list[Row]:
@@ -214,7 +290,8 @@ def plan(options: argparse.Namespace) -> int:
     directory = options.records or (
         path if path.is_dir() else path.with_name(f"{path.stem}-records")
     )
-    design = designs.parse(store.read_text(kept), str(kept))
+    text = applications.resolve(store.read_text(kept), str(kept), options.applications)
+    design = designs.parse(text, str(kept))
     rows = designs.expand(design)
     factor = design.factor(launch.FACTOR)
     for name in factor.levels if factor is not None else ():
@@ -245,7 +322,8 @@ def plan(options: argparse.Namespace) -> int:
 def _time_left(pilot: Store, made: Sequence[records.Record]) -> None:
     """Prints how long the rows without a record will take, from those that have one."""
     done = records.first_attempts(made)
-    wall = statistics.mean(record.fields["wall_s"] for record in made)
+    times = [record.fields["wall_s"] for record in made if record.fields["wall_s"] > 0]
+    wall = statistics.mean(times) if times else 0.0
     left = [row for row in pilot.rows if row.number not in done]
     seconds = len(left) * (wall + OWN_S)
     print(
@@ -265,11 +343,15 @@ def _smallest_effects(pilot: Store, made: Sequence[records.Record]) -> None:
     what = "blocks"
     if blocks == 1:
         blocks, what = design.replicates, "runs of each"
-    for cell in cells(design, pilot.rows, records.last_attempts(made), design.responses[0]):
+    latest, names = records.last_attempts(made), judged.responses(design.responses[:1], made)
+    for response, cell in (
+        (name, cell) for name in names for cell in cells(design, pilot.rows, latest, name)
+    ):
+        what_of = f"{response if len(names) > 1 else ''} {cell.name}".strip()
         for one in stats.compare(cell.values, design.base, design.margin, cell.paired):
             deviation = one.sd_of_log_ratio
             if deviation is None or not deviation > 0 or not math.isfinite(deviation):
-                print(f"{cell.name} {one.environment}: {one.verdict}".strip())
+                print(f"{what_of} {one.environment}: {one.verdict}".strip())
                 continue
             width = next(
                 step / 1000
@@ -278,6 +360,6 @@ def _smallest_effects(pilot: Store, made: Sequence[records.Record]) -> None:
             )
             needed = stats.blocks_needed(deviation, design.margin, 0.95)
             print(
-                f"{cell.name} {one.environment}: {blocks} {what} show ratios to"
+                f"{what_of} {one.environment}: {blocks} {what} show ratios to"
                 f" ±{width * 100:.1f} % (95 %); ±{design.margin * 100:g} % takes {needed}".strip()
             )

@@ -6,24 +6,26 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coracle_lab.cli import table
-from coracle_lab.cli.values import Cell, cells
 from coracle_lab.errors import FAILED, UNTRUSTED, LabError
-from coracle_lab.facts import same
+from coracle_lab.report import judged
+from coracle_lab.report.judged import AGAIN, differences, repeated, uncertain
 from coracle_lab.run import disturbed, records
-from coracle_lab.run.launch import FACTOR
-from coracle_lab.run.records import Record
+from coracle_lab.run.cells import cells
+from coracle_lab.run.launch import is_in
+from coracle_lab.run.records import FACTOR, Record
 from coracle_lab.run.store import Store
 
 if TYPE_CHECKING:
     from coracle_lab.stats import Comparison
 
-AGAIN = "-again"
 SHOWN = 5
 """So many failed rows are told one by one."""
 RED, PLAIN = "\033[31m", "\033[0m"
+
+__all__ = ["AGAIN", "Ended", "narrow_enough", "show", "uncertain"]
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,9 @@ def show(store: Store, ended: Ended) -> int:
     left_out = {**ended.unusable, **ended.left_out}
     trusted = _tables(store, made.records, latest, left_out, ended.cpus)
     for name, why in left_out.items():
-        rows = sum(1 for row in store.rows if row.levels.get(FACTOR, "native") == name)
-        missing = sum(
-            1
-            for row in store.rows
-            if row.levels.get(FACTOR, "native") == name and row.number not in latest
-        )
-        print(f"left out: {name}, {missing} of its {rows} rows: {why}")
+        own = [row for row in store.rows if is_in(store.design, row.levels, name)]
+        missing = sum(1 for row in own if row.number not in latest)
+        print(f"left out: {name}, {missing} of its {len(own)} rows: {why}")
     for text in uncertain([record.fields for record in latest.values()]):
         print(f"note: {text}")
     failed = [record for record in latest.values() if record.outcome != "ok"]
@@ -64,21 +62,6 @@ def show(store: Store, ended: Ended) -> int:
     if failed or ended.left_out or ended.not_run:
         return FAILED
     return 0 if trusted else UNTRUSTED
-
-
-def uncertain(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns what happened to the machine while rows ran, and makes their times uncertain."""
-    said = []
-    speeds = [row["frequency_mhz"] for row in rows if row.get("frequency_mhz")]
-    if speeds and max(speeds) > 1.05 * min(speeds):
-        said.append(f"processors ran at {min(speeds):.0f} to {max(speeds):.0f} MHz")
-    stopped = sum(1 for row in rows if (row.get("throttled_s") or 0) > 0)
-    if stopped:
-        said.append(f"{stopped} rows were stopped for a time by the control group's limit")
-    stepped = sum(1 for row in rows if abs(row.get("clock_step_s", 0)) > 0.5)
-    if stepped:
-        said.append(f"the civil clock was set during {stepped} rows; the times are of another one")
-    return said
 
 
 def _failures(failed: Sequence[Record]) -> None:
@@ -98,44 +81,49 @@ def _tables(
     cpus: int | None,
 ) -> bool:
     """Prints the tables of all cells; returns whether the A/A guard trusts all of them."""
+    response = store.design.responses[0]
+    names = judged.responses([response], every)
     try:
-        from coracle_lab import stats
+        found = judged.judge(store, latest, names)
+        earlier = judged.judge(store, records.first_attempts(every), names)
     except ImportError as error:
         print(f"no table: {error}; install coracle-lab[report] here or where the records go")
         return True
-    design = store.design
-    response = design.responses[0]
     beside = differences(store, every)
-    trusted = True
-    for cell in cells(design, store.rows, latest, response):
-        if design.base not in cell.values:
-            print(f"no table of {cell.name or response}: the design has no {design.base}")
+    for at, one in enumerate(found):
+        if one.guard is None:
+            print(f"no table of {one.cell.name or response}: the design has no {store.design.base}")
             continue
-        if cell.name:
-            ranks = cell.levels.get("ranks", "")
-            over = cpus is not None and ranks.isdigit() and int(ranks) > cpus
-            print(cell.name + (" (oversubscribed)" if over else ""))
-        compared = stats.compare(
-            cell.values, design.base, design.margin, cell.paired, seed=design.seed % (1 << 32)
-        )
-        again = next((c for c in compared if c.environment == design.base + AGAIN), None)
-        guard = stats.guard(again)
+        _title(one, response, cpus)
         red = (RED, PLAIN) if sys.stdout.isatty() else ("", "")
-        if not guard.trusted:
-            print(f"{red[0]}{guard.text}{red[1]}")
-        look = table.Look(design.base, response, beside, guard.trusted, set(left_out))
-        print("\n".join(table.cell(cell, compared, look)))
-        if guard.trusted:
-            print(guard.text)
-        print(_repeated(store, every, cell, compared, response), end="")
-        trusted = trusted and guard.trusted
+        if not one.guard.trusted:
+            print(f"{red[0]}{one.guard.text}{red[1]}")
+        gone = {
+            name
+            for name in one.cell.values
+            if any(
+                is_in(store.design, {**one.cell.levels, FACTOR: name}, place) for place in left_out
+            )
+        }
+        look = table.Look(store.design.base, one.response, beside, one.guard.trusted, gone)
+        print("\n".join(table.cell(one.cell, one.compared, look)))
+        if one.guard.trusted:
+            print(one.guard.text)
+        print(_repeated(every, earlier[at].compared, one.compared), end="")
     _disturbed(store, every)
-    return trusted
+    return judged.trusted(found)
 
 
-def repeated(every: Sequence[Record]) -> list[int]:
-    """Returns the blocks that have a second attempt."""
-    return sorted({record.block for record in every if record.attempt > 1 and record.block})
+def _title(one: judged.Judged, response: str, cpus: int | None) -> None:
+    """Prints which cell follows, if there are several."""
+    ranks = one.cell.levels.get("ranks", "")
+    over = cpus is not None and ranks.isdigit() and int(ranks) > cpus
+    parts = [one.response if one.response != response else "", one.cell.name]
+    text = ", ".join(part for part in parts if part)
+    if one.cell.rate:
+        text = f"{text or response} (larger is better; ratios are of its inverse)"
+    if text:
+        print(text + (" (oversubscribed)" if over else ""))
 
 
 def _disturbed(store: Store, every: Sequence[Record]) -> None:
@@ -150,51 +138,15 @@ def _disturbed(store: Store, every: Sequence[Record]) -> None:
 
 
 def _repeated(
-    store: Store,
-    every: Sequence[Record],
-    cell: Cell,
-    compared: Sequence[Comparison],
-    response: str,
+    every: Sequence[Record], before: Sequence[Comparison], after: Sequence[Comparison]
 ) -> str:
     """Returns what the sentinel's rule did to the verdicts: both analyses are told."""
-    from coracle_lab import stats
-
     again = repeated(every)
     if not again:
         return ""
-    first = records.first_attempts(every)
-    before = next(
-        one for one in cells(store.design, store.rows, first, response) if one.levels == cell.levels
-    )
-    others = stats.compare(
-        before.values,
-        store.design.base,
-        store.design.margin,
-        cell.paired,
-        seed=store.design.seed % (1 << 32),
-    )
-    changed = [
-        f"{old.environment}: {old.verdict}"
-        for old, new in zip(others, compared, strict=True)
-        if old.verdict.split()[0] != new.verdict.split()[0]
-    ]
-    blocks = ", ".join(map(str, again))
-    words = "; ".join(changed) if changed else "each verdict is of the same kind"
-    return f"repeated blocks: {blocks}; with their first attempts: {words}\n"
-
-
-def differences(store: Store, every: Sequence[Record]) -> dict[str, str]:
-    """Returns what is beside the verdicts: which environments executed other files than the
-    base did, as the first runs saw it."""
-    mapped: dict[str, same.Mapped] = {}
-    for record in every:
-        if record.row == 0 and record.outcome == "ok" and "mapped" in record.fields:
-            mapped[record.levels.get(FACTOR, "native")] = record.fields["mapped"]
-    base = mapped.get(store.design.base)
-    if base is None:
-        return {}
-    found = {name: same.compare(base, files) for name, files in mapped.items()}
-    return {name: likeness.text() for name, likeness in found.items() if likeness is not None}
+    other = judged.changed(before, after)
+    words = "; ".join(other) if other else "each verdict is of the same kind"
+    return f"repeated blocks: {', '.join(map(str, again))}; with their first attempts: {words}\n"
 
 
 def narrow_enough(store: Store, made: Sequence[Record]) -> bool:
@@ -211,7 +163,9 @@ def narrow_enough(store: Store, made: Sequence[Record]) -> bool:
     if precision.hours_at_most is not None and spent > precision.hours_at_most * 3600:
         return True
     latest = records.last_attempts(made)
-    for cell in cells(store.design, store.rows, latest, store.design.responses[0]):
+    names = judged.responses(store.design.responses[:1], made)
+    every = [cell for name in names for cell in cells(store.design, store.rows, latest, name)]
+    for cell in every:
         for one in stats.compare(cell.values, store.design.base, store.design.margin, cell.paired):
             if all(math.isnan(value) for value in cell.values[one.environment]):
                 continue
@@ -220,4 +174,4 @@ def narrow_enough(store: Store, made: Sequence[Record]) -> bool:
                 return False
             if (interval.high - interval.low) / 2 / one.ratio > precision.half_width:
                 return False
-    return True
+    return bool(every)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coracle_lab.cli.values import Cell
+from coracle_lab.run.cells import Cell
 
 if TYPE_CHECKING:
     from coracle_lab.stats import Comparison
@@ -21,7 +21,8 @@ def amount(value: float, response: str) -> str:
     """Returns a value with its unit: `12.34 ms` for 0.01234 of a response in seconds."""
     if math.isnan(value):
         return "-"
-    if response.endswith("_s"):
+    name = response.partition("@")[0]
+    if name.endswith("_s") and not name.endswith("_per_s"):
         size, unit = next((one for one in UNITS if value >= one[0]), UNITS[-1])
         return f"{value / size:.4g} {unit}"
     return f"{value:.5g}"
@@ -61,7 +62,8 @@ def cell(given: Cell, comparisons: Sequence[Comparison], look: Look) -> list[str
     rows: list[Sequence[str]] = [HEAD]
     for name, values in given.values.items():
         known = [value for value in values if not math.isnan(value)]
-        median = amount(statistics.median(known) if known else math.nan, look.response)
+        measured = [1 / value for value in known] if given.rate else known
+        median = amount(statistics.median(measured) if known else math.nan, look.response)
         ratio = interval = verdict = ""
         if name == look.base:
             ratio = "1"

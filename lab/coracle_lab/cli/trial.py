@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import secrets
@@ -11,8 +10,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from coracle_lab import applications
+from coracle_lab.applications.toml import array, quoted
 from coracle_lab.cli import experiment
 from coracle_lab.design import parse
+from coracle_lab.design.application import PLACEHOLDER
 from coracle_lab.errors import LabError
 from coracle_lab.run import store
 
@@ -23,33 +25,22 @@ SYSTEM = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/root", "/run"
 """Directories that are not mounted into a container because one works in them."""
 
 
-def quoted(word: str) -> str:
-    """Returns a word as a string of TOML."""
-    try:
-        word.encode()
-    except UnicodeEncodeError as error:
-        raise LabError(f"{word!r} is not UTF-8", "records hold text only") from error
-    return json.dumps(word, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def array(words: Sequence[str]) -> str:
-    """Returns words as an array of TOML."""
-    return "[" + ", ".join(quoted(word) for word in words) + "]"
-
-
 def _command(program: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Returns the words of a design's command, and factors of one level.
 
     `{name}` means a factor in a design, but not to the user of `try`: a word that has it becomes
     a factor whose only level is that word.
     """
-    words, factors = [], {}
-    for at, word in enumerate(program):
-        if re.search(r"\{[A-Za-z][A-Za-z0-9_]*\}", word):
-            factors[f"word{at}"] = word
-            word = f"{{word{at}}}"
-        words.append(word)
-    return words, factors
+    factors: dict[str, str] = {}
+    return [_plain(word, f"word{at}", factors) for at, word in enumerate(program)], factors
+
+
+def _plain(word: str, name: str, factors: dict[str, str]) -> str:
+    """Returns what stands for a word in a design: its factor, if it looks like a placeholder."""
+    if not PLACEHOLDER.search(word):
+        return word
+    factors[name] = word
+    return f"{{{name}}}"
 
 
 def _variables(options: argparse.Namespace) -> dict[str, str]:
@@ -65,13 +56,19 @@ def _variables(options: argparse.Namespace) -> dict[str, str]:
 def design_text(options: argparse.Namespace, seed: int) -> str:
     """Returns the design file of a trial."""
     words, factors = _command(options.program)
+    variables = {
+        name: _plain(value, f"variable{at}", factors)
+        for at, (name, value) in enumerate(_variables(options).items())
+    }
     names = list(dict.fromkeys([*ALWAYS, *(options.env or ["coracle"])]))
     directory = os.getcwd()  # noqa: PTH109 (the shell's spelling is what the user sees)
     volumes = options.volume
     if volumes is None:
         volumes = [] if directory in SYSTEM else [f"{directory}:{directory}"]
+    volumes = [_plain(word, f"volume{at}", factors) for at, word in enumerate(volumes)]
+    workdir = _plain(options.workdir or directory, "workdir", factors)
     lines = [
-        f"name = {quoted(Path(options.program[0]).name)}",
+        f"name = {quoted(Path(options.program[0]).name or 'program')}",
         f"seed = {seed}",
         f"replicates = {options.blocks}",
         f"margin = {options.margin}",
@@ -81,7 +78,7 @@ def design_text(options: argparse.Namespace, seed: int) -> str:
     lines += ["", "[factors]", f"environment = {array(names)}"]
     lines += [f"{name} = {array([word])}" for name, word in factors.items()]
     lines += ["", "[application]", f"command = {array(words)}"]
-    lines.append(f"workdir = {quoted(options.workdir or directory)}")
+    lines.append(f"workdir = {quoted(workdir)}")
     if volumes:
         lines.append(f"volumes = {array(volumes)}")
     for name in ("image", "rootfs", "gpus", "success"):
@@ -90,7 +87,6 @@ def design_text(options: argparse.Namespace, seed: int) -> str:
             lines.append(f"{name} = {quoted(value)}")
     if options.timeout is not None:
         lines.append(f"timeout_s = {options.timeout}")
-    variables = _variables(options)
     if variables:
         lines += ["", "[application.variables]"]
         lines += [f"{quoted(name)} = {quoted(value)}" for name, value in variables.items()]
@@ -115,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
         seed = secrets.randbelow(1 << 31)
         if kept.exists():
             seed = parse(store.read_text(kept), str(kept)).seed
-    text = design_text(options, seed)
+    text = applications.resolve(design_text(options, seed), "try", options.applications)
     experiment.known(text, "try", options.environments)
     made = store.create(directory, text, "try", options.environments)
     return experiment.conduct(made, options.output_limit << 20)

@@ -28,9 +28,13 @@ class Source:
     text: str
     name: str
 
+    def line(self, path: tuple[str | int, ...]) -> int | None:
+        """Returns the line of a key, or None for what is not in the file."""
+        return line_of(self.text, path)
+
     def where(self, path: tuple[str | int, ...]) -> str:
         """Returns "NAME, line 3" for a key, or "NAME" for what is not in the file."""
-        line = line_of(self.text, path)
+        line = self.line(path)
         return self.name if line is None else f"{self.name}, line {line}"
 
     def fail(self, path: tuple[str | int, ...], what: str, hint: str | None = None) -> NoReturn:
@@ -66,9 +70,10 @@ def near(name: str, names: list[str]) -> str:
     return (f'did you mean "{close[0]}"? ' if close else "") + f"there is {listed(names)}"
 
 
-def check(source: Source, tree: dict[str, Any]) -> None:
-    """Raises `LabError` unless the tree is what the schema describes."""
-    validator = jsonschema.Draft202012Validator(schema())
+def check(source: Source, tree: dict[str, Any], wanted: dict[str, Any] | None = None) -> None:
+    """Raises `LabError` unless the tree is what the schema describes: that of designs, if no
+    other one is given."""
+    validator = jsonschema.Draft202012Validator(schema() if wanted is None else wanted)
     errors = list(validator.iter_errors(tree))
     if errors:
         raise min((_message(source, error) for error in errors), key=lambda pair: pair[0])[1]
@@ -78,7 +83,7 @@ def _message(source: Source, error: Any) -> tuple[int, LabError]:
     """Returns the line and the error for one violation of the schema."""
     path = tuple(error.absolute_path)
     path, what, hint = _explained(path, error)
-    line = line_of(source.text, path)
+    line = source.line(path)
     # What is missing has no line, and is often the key that another line misspells.
     return line or sys.maxsize, LabError(f"{source.where(path)}: {what}", hint)
 

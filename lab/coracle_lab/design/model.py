@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["blocks", "completely-randomised", "fractional", "plackett-burman", "nested"]
+BuildIn = Literal["image", "host"]
+Same = Literal["program", "files"]
 
 NESTED_COLUMNS = ("session", "launch", "start")
 """Levels that a nested design adds to each row, from the outermost to the innermost."""
@@ -61,7 +63,15 @@ class Nested:
 
 @dataclass(frozen=True)
 class Application:
-    """The program that every row runs, how its result is checked, and what it has to find."""
+    """The program that every row runs, how its result is checked, and what it has to find.
+
+    `source` is a directory, `build` the commands that make the program of it: in a container of
+    `image`, or on the host (`build_in`). `source_sha256` says which source the design was made
+    for. `launcher` starts the ranks of rows that have some. `reads` is "lab" if the program
+    prints lines of `lab.h`; of those that have the key `series` each number is a response
+    NAME@VALUE. `texts` have to be equal in all rows. Of `rates`, larger is better. `host` lists
+    Debian packages that the program needs on the host.
+    """
 
     command: tuple[str, ...]
     name: str
@@ -74,6 +84,39 @@ class Application:
     workdir: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     gpus: str | None = None
+    text: str = ""
+    source: str | None = None
+    source_sha256: str | None = None
+    build: tuple[tuple[str, ...], ...] = ()
+    build_in: BuildIn = "image"
+    host: tuple[str, ...] = ()
+    launcher: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    reads: str | None = None
+    series: str | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
+    rates: tuple[str, ...] = ()
+
+    def is_rate(self, response: str) -> bool:
+        """Tells whether larger values of a response are better; NAME stands for NAME@* too."""
+        return response in self.rates or response.partition("@")[0] in self.rates
+
+
+@dataclass(frozen=True)
+class Image:
+    """How an image is made if Coracle's store lacks it: a Debian release and its packages."""
+
+    name: str
+    release: str
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Simulated nodes on this host, and the rate of the links between them ("1gbit")."""
+
+    count: int
+    rate: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +126,8 @@ class Design:
     `replicates` is the number of times each cell is measured; with a `precision` it is the most.
     `generator` holds the words of a fractional design ("a b c abc"), one for each factor; without
     it `resolution` says which one to take.
+    `same` says which files have to be the same bytes in all environments as in the base: the
+    program's, or those of its libraries too. `images` are recipes.
     `notes` are sentences for the user about what is allowed but weakens the design.
     """
 
@@ -104,6 +149,9 @@ class Design:
     transport: str | None = None
     pinning: str | None = None
     sentinel_above: float = 0.10
+    same: Same | None = None
+    nodes: Nodes | None = None
+    images: tuple[Image, ...] = ()
     text: str = ""
     notes: tuple[str, ...] = ()
 

@@ -13,16 +13,17 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from coracle_lab.design.application import application, images, level_text
 from coracle_lab.design.check import Source, check, near, spelled
 from coracle_lab.design.fractions import check_fraction
 from coracle_lab.design.model import (
     COLUMNS,
     NESTED_COLUMNS,
-    Application,
     Design,
     Factor,
     LeftOut,
     Nested,
+    Nodes,
     Precision,
 )
 from coracle_lab.errors import LabError
@@ -46,13 +47,23 @@ def parse(text: str, name: str) -> Design:
     Raises `LabError` with the place and a hint.
     """
     source = Source(text, name)
+    return of_tree(source, read(source))
+
+
+def read(source: Source) -> dict[str, Any]:
+    """Returns the TOML tree of a text, or raises `LabError` with the place."""
+    text, name = source.text, source.name
     try:
-        tree = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
         at = f"{name}, line {place.group(1)}, column {place.group(2)}" if place else name
         what = re.sub(r" \(at .*\)$", "", str(error))
         raise LabError(f"{at}: this is not TOML: {what}", "strings need quotes") from error
+
+
+def of_tree(source: Source, tree: dict[str, Any]) -> Design:
+    """Returns the design of a TOML tree; messages name the places of `source`."""
     _finite(source, tree, ())
     check(source, tree)
     kind = tree.get("kind", "blocks")
@@ -63,7 +74,7 @@ def parse(text: str, name: str) -> Design:
     precision = _precision(source, tree, kind)
     nested = Nested(**{k: int(v) for k, v in tree["nested"].items()}) if "nested" in tree else None
     design = Design(
-        name=tree.get("name", name),
+        name=tree.get("name", source.name),
         kind=kind,
         seed=int(tree["seed"]),
         factors=factors,
@@ -76,11 +87,14 @@ def parse(text: str, name: str) -> Design:
         base=tree.get("base", "native"),
         margin=float(tree.get("margin", 0.01)),
         responses=tuple(tree.get("responses", ("wall_s",))),
-        application=_application(source, tree.get("application"), factors),
+        application=application(source, tree.get("application"), factors),
         session=tree.get("session"),
         transport=tree.get("transport"),
         pinning=tree.get("pinning"),
         sentinel_above=float(tree.get("sentinel", {}).get("above", 0.10)),
+        same=tree.get("same"),
+        nodes=Nodes(**tree["nodes"]) if "nodes" in tree else None,
+        images=images(tree.get("image", ())),
         text=tree.get("text", ""),
         notes=tuple(_notes(source, tree, factors)),
     )
@@ -112,11 +126,6 @@ def _tables_of_kind(source: Source, tree: Mapping[str, Any], kind: str) -> None:
             )
         if kind == owner and table not in tree:
             source.fail(("kind",), f'kind = "{kind}" needs the table [{table}]', f"add [{table}]")
-
-
-def level_text(level: str | int | float | bool) -> str:
-    """Returns a level as text: booleans as TOML writes them, numbers in their shortest form."""
-    return str(level).lower() if isinstance(level, bool) else str(level)
 
 
 def _factors(source: Source, table: Mapping[str, list[Any]]) -> tuple[Factor, ...]:
@@ -255,53 +264,6 @@ def _replicates(
             "add replicates = 30, or a table [precision] with half_width and blocks_at_most",
         )
     return int(tree["replicates"])
-
-
-def _application(
-    source: Source, given: Mapping[str, Any] | None, factors: tuple[Factor, ...]
-) -> Application | None:
-    if given is None:
-        return None
-    names = [factor.name for factor in factors]
-    for word in given["command"]:
-        for used in re.findall(r"\{([A-Za-z][A-Za-z0-9_]*)\}", word):
-            if used not in names:
-                source.fail(
-                    ("application", "command"),
-                    f'"{{{used}}}" of the command is not a factor',
-                    near(used, names),
-                )
-    patterns: dict[tuple[str, ...], str | None] = {("success",): given.get("success")}
-    patterns |= {("responses", key): text for key, text in given.get("responses", {}).items()}
-    for key, pattern in patterns.items():
-        _pattern(source, ("application", *key), pattern)
-    return Application(
-        command=tuple(given["command"]),
-        name=given.get("name", given["command"][0].rsplit("/", 1)[-1]),
-        success=given.get("success"),
-        responses=dict(given.get("responses", {})),
-        timeout_s=given.get("timeout_s"),
-        image=given.get("image"),
-        rootfs=given.get("rootfs"),
-        volumes=tuple(given.get("volumes", ())),
-        workdir=given.get("workdir"),
-        variables=dict(given.get("variables", {})),
-        gpus=given.get("gpus"),
-    )
-
-
-def _pattern(source: Source, path: tuple[str, ...], pattern: str | None) -> None:
-    """Compiles a regular expression; that of a response has to have a group."""
-    if pattern is None:
-        return
-    try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        source.fail(
-            path, f"{spelled(path)} is not a regular expression: {error}", "backslashes: use '...'"
-        )
-    if "responses" in path and groups < 1:
-        source.fail(path, f"{spelled(path)} has no group", "put (...) around the number")
 
 
 def _notes(source: Source, tree: Mapping[str, Any], factors: tuple[Factor, ...]) -> Iterator[str]:

@@ -35,6 +35,7 @@ class _Scanner:
 
     def __init__(self) -> None:
         self.lines: dict[Path, int] = {}
+        self.headers: list[tuple[Path, int]] = []
         self.table: Path = ()
         self.count: dict[Path, int] = {}
         self.depth = 0
@@ -49,7 +50,8 @@ class _Scanner:
         """Records a header or a key that begins on this line; returns what follows it."""
         header = HEADER.match(line)
         if header:
-            path: Path = tuple(_dotted(header.group(2))[0])
+            path = self._absolute(_dotted(header.group(2))[0])
+            self.headers.append((path, number))
             if header.group(1) == "[[":
                 index = self.count.get(path, 0)
                 self.count[path] = index + 1
@@ -66,6 +68,15 @@ class _Scanner:
                 self.lines.setdefault(path, number)
             return line[end + 1 :]
         return line
+
+    def _absolute(self, parts: Sequence[str]) -> Path:
+        """Returns the path of a header: a table below an array belongs to its last element."""
+        path: Path = ()
+        for part in parts:
+            if path in self.count:
+                path = (*path, self.count[path] - 1)
+            path = (*path, part)
+        return path
 
     def _skip(self, line: str) -> None:
         """Counts brackets outside strings and comments; notes a long string that stays open."""
@@ -93,11 +104,21 @@ class _Scanner:
         self.depth += sum(text.count(c) for c in "[{") - sum(text.count(c) for c in "]}")
 
 
+def _scanned(text: str) -> _Scanner:
+    scanner = _Scanner()
+    for number, line in enumerate(text.split("\n"), start=1):
+        scanner.feed(number, line.rstrip("\r"))
+    return scanner
+
+
+def headers(text: str) -> list[tuple[Path, int]]:
+    """Returns the tables' headers in their order, each with its line (from 1)."""
+    return _scanned(text).headers
+
+
 def line_of(text: str, path: Sequence[str | int]) -> int | None:
     """Returns the line (from 1) of the key at `path`, or of the nearest key that holds it."""
-    scanner = _Scanner()
-    for number, line in enumerate(text.splitlines(), start=1):
-        scanner.feed(number, line)
+    scanner = _scanned(text)
     wanted = tuple(path)
     while wanted:
         if wanted in scanner.lines:

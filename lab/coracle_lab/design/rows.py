@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 
 from coracle_lab.design.fractions import FRACTIONS, fraction_cells
-from coracle_lab.design.model import Design, Row
+from coracle_lab.design.model import Application, Design, Row
 from coracle_lab.design.order import VERSION, permuted
 from coracle_lab.design.parse import full_factorial
 from coracle_lab.errors import LabError
@@ -96,11 +96,29 @@ def remaining(rows: list[Row], done: Collection[int]) -> list[Row]:
     return [row for row in rows if row.number not in done]
 
 
+LATER = ("source_sha256", "build", "build_in", "launcher", "parameters", "reads", "series", "texts")
+"""Fields of an application that are in the digest if they are not at their defaults."""
+BESIDE = ("text", "source", "host", "rates")
+"""Fields of an application that are never in the digest."""
+
+
+def _what_runs(application: Application) -> dict[str, object]:
+    """Returns what of an application decides its rows."""
+    default = asdict(Application(command=application.command, name=application.name))
+    return {
+        name: value
+        for name, value in asdict(application).items()
+        if name not in BESIDE and (name not in LATER or value != default[name])
+    }
+
+
 def digest(design: Design) -> str:
     """Returns the SHA-256 of all that decides which rows are run, and what a row runs.
 
     Kind, seed, factors, what is left out, replicates or precision, and the application are in it.
-    What only judges the results (margin, base, responses), labels and texts are not.
+    What only judges the results (margin, base, responses), labels, texts, recipes of images and
+    the place of the source are not. What a design leaves at a default that came with a later
+    version is not either, so that earlier designs keep their digests.
     """
     decides = {
         "order": VERSION,
@@ -113,9 +131,17 @@ def digest(design: Design) -> str:
         "nested": asdict(design.nested) if design.nested else None,
         "generator": design.generator,
         "resolution": design.resolution,
-        "application": asdict(design.application) if design.application else None,
+        "application": _what_runs(design.application) if design.application else None,
         "transport": design.transport,
         "pinning": design.pinning,
+    }
+    decides |= {
+        name: value
+        for name, value in (
+            ("same", design.same),
+            ("nodes", asdict(design.nodes) if design.nodes else None),
+        )
+        if value is not None
     }
     text = json.dumps(decides, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()

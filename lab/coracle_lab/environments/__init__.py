@@ -26,6 +26,8 @@ Keys of an entry:
 - `command`: what starts a program. Its words take the place of the word `{words}`, else the end.
 - `all_gpus = true`: `gpus` can be `all` only, and then all of the host's GPUs are there.
 - `one_rank`: why ranks of MPI cannot be in this environment.
+- `launches = true`: its command starts the ranks itself, `{ranks}` of them; no launcher stands
+  before it.
 
 Placeholders: `{program}`, `{value}`, `{image}`; `{tree}` (the root tree: the one that the user
 names, else the image's, exported by Coracle); `{rootfs}` (the tree that the user names in place of

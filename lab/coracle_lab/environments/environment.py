@@ -10,7 +10,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coracle_lab.environments import trees
@@ -56,6 +56,17 @@ class Environment:
     def one_rank(self) -> str | None:
         """Why ranks of MPI cannot be in this environment, if they cannot."""
         return self.entry.one_rank
+
+    @property
+    def launches(self) -> bool:
+        """Whether its command starts the ranks itself, so that no launcher stands before it."""
+        return self.entry.launches
+
+    @property
+    def has_readonly_volumes(self) -> bool:
+        """Whether a volume can be read-only in the environment."""
+        used = placeholders(self.entry.command) | placeholders(self.entry.prepare)
+        return bool(used & {"volume", "ro_source"})
 
     def probe(self) -> Probe:
         """Finds out whether the environment is usable, by starting something in it."""
@@ -105,6 +116,13 @@ class Environment:
         Path(single["scratch"] or "").mkdir(parents=True, exist_ok=True)
         self._run_all("prepared", self.entry.prepare, values(setting, single))
 
+    def prepared(self, setting: Setting) -> Setting:
+        """Returns the part of a setting that `prepare` depends on: rows of equal parts share
+        what was prepared."""
+        if "variable" in placeholders([*self.entry.prepare, *self.entry.clean]):
+            return replace(setting, ranks=1)
+        return replace(setting, variables={}, ranks=1)
+
     def clean(self, setting: Setting) -> None:
         """Undoes what `prepare` has done, but for trees and images, which are kept."""
         single = self._single(setting)
@@ -144,7 +162,7 @@ class Environment:
         if self.takes == "tree" and (setting.rootfs is not None or setting.image is not None):
             root = setting.rootfs or trees.place(setting.image or "")
             single["tree"] = str(root.absolute())
-        scratch = trees.scratch(self.name, setting)
+        scratch = trees.scratch(self.name, self.prepared(setting))
         single["scratch"] = str(scratch)
         single["id"] = scratch.name
         return single

@@ -33,6 +33,8 @@ class Setting:
 
     Environments that give the caller's variables to the program anyway do not need these names.
     """
+    ranks: int = 1
+    """For environments that start the ranks themselves."""
 
 
 @dataclass(frozen=True)
@@ -91,5 +93,6 @@ def values(setting: Setting, single: Mapping[str, str | None]) -> Values:
         "user": _user(),
         "workdir": setting.workdir,
         "gpus": setting.gpus,
+        "ranks": str(setting.ranks),
     }
     return Values({**common, **single}, families)

@@ -44,6 +44,7 @@ class Entry:
     numbers: bool = False
     least: float = 0.0
     one_rank: str | None = None
+    launches: bool = False
 
     def names(self) -> list[str]:
         """Returns the names of the environments; of those with a number, examples."""
@@ -70,7 +71,7 @@ _LISTS = ("version", "probe", "command")
 _LISTS_OF_LISTS = ("prepare", "clean")
 _TEXTS = ("name", "text", "program", "one_rank")
 _REQUIRED = ("name", "text", "takes", "command")
-_SWITCHES = ("root", "numbers", "all_gpus")
+_SWITCHES = ("root", "numbers", "all_gpus", "launches")
 _KEYS = (*_TEXTS, "takes", "values", "least", *_SWITCHES, *_LISTS, *_LISTS_OF_LISTS)
 
 

@@ -41,6 +41,7 @@ SINGLE = frozenset(
         "user",
         "id",
         "probe_tree",
+        "ranks",
     }
 )
 """Placeholders that have one value or none."""

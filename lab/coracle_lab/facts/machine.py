@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from coracle_lab.facts.commit import commit
+
 CPU = Path("/sys/devices/system/cpu")
 KEPT = ("PATH", "LANG", "TZ", "TMPDIR", "SHELL")
 KEPT_PREFIXES = ("LC_", "LD_", "OMP_", "OMPI_", "MPICH_", "UCX_", "MKL_", "OPENBLAS_", "MALLOC_")
@@ -152,6 +154,7 @@ def facts(directory: Path) -> dict[str, Any]:
         "process": process(),
         "filesystem": filesystem(directory),
         "python": platform.python_version(),
+        "commit": commit(Path(__file__).parent),
     }
 
 

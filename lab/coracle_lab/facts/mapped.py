@@ -15,6 +15,7 @@ import contextlib
 import ctypes
 import hashlib
 import os
+from stat import S_ISREG
 
 FILES = 500
 """So many files are looked at, at most."""
@@ -84,6 +85,9 @@ class Looker:
         for place in (inside, path):
             try:
                 stat = os.stat(place)
+                if not S_ISREG(stat.st_mode):
+                    # The file was executed by a path that means another one here.
+                    continue
                 key = (path, stat.st_dev, stat.st_ino)
                 if is_program:
                     self.programs.add(key)

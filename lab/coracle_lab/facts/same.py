@@ -12,6 +12,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 Mapped = Sequence[Mapping[str, Any]]
+STARTERS = ("nsenter", "srun")
+"""Programs that start a row's own: `nsenter` is too brief for each look to see it, and what `srun`
+starts is not seen at all."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,12 @@ class Likeness:
     program: str
     """`same`, `other` (another file under the program's name) or `unseen`."""
     other_libraries: tuple[str, ...] = ()
+
+    def breaks(self, called_equal: str | None) -> bool:
+        """Tells whether something differs that a design calls equal: "program" or "files"."""
+        if called_equal is None:
+            return False
+        return self.program == "other" or (called_equal == "files" and bool(self.other_libraries))
 
     def text(self) -> str:
         """Returns a clause for the verdict; empty if nothing differs."""
@@ -43,7 +52,8 @@ def stem(path: str) -> str:
 
 def programs(base: Mapped) -> list[Mapping[str, Any]]:
     """Returns the files from which the base's processes were started."""
-    return [file for file in base if file["program"] and file["sha256"]]
+    started = [file for file in base if file["program"] and file["sha256"]]
+    return [file for file in started if PurePosixPath(file["path"]).name not in STARTERS]
 
 
 def compare(base: Mapped, other: Mapped) -> Likeness | None:

@@ -109,6 +109,8 @@ def container_command(environment: Environment, job: Any) -> str:
     """Returns the text of the environment's command, and prepares what it needs."""
     if environment.one_rank and (job.num_tasks or 1) > 1:
         raise LabError(f"{environment.name} has no ranks of MPI: {environment.one_rank}")
+    if environment.launches:
+        raise LabError(f"{environment.name} starts ranks itself: no launcher can stand before it")
     setting = _setting(environment, job)
     key = (environment.name, repr(setting))
     if key not in _prepared:

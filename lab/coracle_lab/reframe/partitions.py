@@ -32,6 +32,10 @@ def partitions(
     result = []
     for name in chosen:
         environment = environments.find(name, more)
+        if environment.launches:
+            if named:
+                print(f"no partition for {name}: it starts ranks by itself", file=sys.stderr)
+            continue
         found = environment.probe() if probe else None
         if found is not None and not found.usable:
             print(f"no partition for {name}: {found.why}", file=sys.stderr)

@@ -1,7 +1,8 @@
 """Makes a record of what the timer measured and of what the program printed.
 
 A row is right if the program ended with status 0, its output contains the pattern of success
-where there is one, and every response is found in it.
+where there is one, every response and every text is found in it, the texts are those of the
+base's first run, and every rank has told its times, if the program's ranks do.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any
 import reframe.utility.sanity as sn
 from reframe.core.exceptions import SanityError
 
-from coracle_lab.run import records
+from coracle_lab.run import lab_lines, records
+from coracle_lab.run.lab_lines import Timer, Wrong
 from coracle_lab.run.piece import Piece, Task
 
 TAIL_BYTES = 64 << 10
@@ -56,9 +58,10 @@ def record(
         result.update(outcome="void", why=f"the clock went from 0 to {result['wall_s']} s")
         result["wall_s"] = 0.0
     else:
-        wrong = _read_output(piece, directory / "output", result["responses"])
-        if wrong is not None:
-            result.update(outcome="failed", why=wrong)
+        try:
+            _read_output(piece, task, result, directory / "output")
+        except Wrong as wrong:
+            result.update(outcome="failed", why=str(wrong))
     return result
 
 
@@ -72,22 +75,56 @@ def _status(fields: Mapping[str, Any], errors: Path) -> str:
     return f"{what}: {last[:200]}" if last else what
 
 
-def _read_output(piece: Piece, output: Path, responses: dict[str, float]) -> str | None:
-    """Looks for the pattern of success and for the responses; returns what is missing."""
-    try:
-        if piece.success is not None:
+def _read_output(piece: Piece, task: Task, result: dict[str, Any], output: Path) -> None:
+    """Adds responses, texts and ranks to a record; raises `Wrong` for what is missing or wrong."""
+    if piece.success is not None:
+        try:
             sn.evaluate(sn.assert_found(piece.success, str(output)))
-        for name, pattern in piece.responses.items():
-            found = sn.evaluate(sn.extractsingle(pattern, str(output), 1, float))
-            if not math.isfinite(found):
-                return f"the response {name} is {found}"
-            responses[name] = found
+        except SanityError:
+            what = "the output does not contain what a right one contains"
+            raise Wrong(f"{what}: {piece.success}") from None
+    responses: dict[str, float] = result["responses"]
+    if piece.reads is not None:
+        timer = Timer(result.get("boot", ""), result["clock_start_s"], result["clock_end_s"])
+        with output.open(errors="replace") as lines:
+            told = lab_lines.read(lines, piece.series, timer, task.ranks)
+        responses.update(told.responses)
+        if told.ranks:
+            result["ranks"] = told.ranks
+    for name, pattern in piece.responses.items():
+        responses[name] = _number(name, _first(f"response {name}", pattern, output))
+    if piece.texts:
+        found = {name: _first(f"text {name}", p, output) for name, p in piece.texts.items()}
+        result["texts"] = found
+        _same_texts(found, task.texts)
+
+
+def _first(what: str, pattern: str, output: Path) -> str:
+    """Returns the first group where the pattern is found first."""
+    try:
+        return str(sn.evaluate(sn.extractsingle(pattern, str(output), 1)))
     except SanityError:
-        missing = next((name for name in piece.responses if name not in responses), "success")
-        if piece.success is not None and not responses:
-            return f"the output does not contain what a right one contains: {piece.success}"
-        return f"the response {missing} is not in the output"
-    return None
+        raise Wrong(f"the {what} is not in the output") from None
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise Wrong(f"the response {name} is {text!r}, and not a number") from None
+    if not math.isfinite(number):
+        raise Wrong(f"the response {name} is {number}")
+    return number
+
+
+def _same_texts(found: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    """Refuses a text that is another one than that of the base's first run."""
+    for name, text in found.items():
+        if name in expected and text != expected[name]:
+            raise Wrong(
+                f"the text {name} is {text[:80]!r}; in the first run of the base it was"
+                f" {expected[name][:80]!r}"
+            )
 
 
 def _tail(path: Path, size: int) -> bytes:

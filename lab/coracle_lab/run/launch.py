@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coracle_lab.design import Application, Row
+from coracle_lab.applications import places
+from coracle_lab.applications.places import Places
+from coracle_lab.applications.resolve import substituted
+from coracle_lab.design import Application, Design, Row
+from coracle_lab.design.application import RANKS
 from coracle_lab.environments import Environment, Setting
+from coracle_lab.nodes import Nodes
 from coracle_lab.run.piece import Task
+from coracle_lab.run.records import FACTOR
 
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 LOOK = Path(__file__).parent.parent / "facts" / "mapped.py"
-FACTOR = "environment"
-"""The factor whose level is the row's environment."""
+
+
+__all__ = [
+    "FACTOR",
+    "Limits",
+    "cpus_of",
+    "is_in",
+    "place_of",
+    "setting_of",
+    "substituted",
+    "task",
+    "with_ranks",
+]
 
 
 @dataclass(frozen=True)
@@ -26,28 +44,61 @@ class Limits:
     cpus: tuple[int, ...] = ()
 
 
-def substituted(word: str, levels: Mapping[str, str]) -> str:
-    """Returns a word with each `{factor}` replaced by the row's level."""
-    return re.sub(
-        r"\{([A-Za-z][A-Za-z0-9_]*)\}", lambda found: levels.get(found[1], found[0]), word
-    )
+def place_of(design: Design, levels: Mapping[str, str]) -> str:
+    """Returns where a row runs: its environment, with the image if that is not always the same."""
+    name = levels.get(FACTOR, "native")
+    application = design.application
+    if application is None or application.image is None or "{" not in application.image:
+        return name
+    return f"{name} with {places.image(application, levels)}"
 
 
-def setting_of(application: Application, environment: Environment) -> Setting:
-    """Returns what the application needs to find in an environment.
+def with_ranks(environment: str, ranks: str) -> str:
+    """Returns the name of the rows of an environment that have so many ranks."""
+    return f"{environment} with {ranks} ranks"
+
+
+def is_in(design: Design, levels: Mapping[str, str], place: str) -> bool:
+    """Tells whether a row is in a place: an environment, or one with a certain image, or with so
+    many ranks."""
+    name = levels.get(FACTOR, "native")
+    return place in (name, place_of(design, levels), with_ranks(name, levels.get(RANKS, "")))
+
+
+def setting_of(
+    application: Application, environment: Environment, row: Mapping[str, str], found: Places
+) -> Setting:
+    """Returns what the application needs to find in an environment, in a row with these levels.
 
     On the host the timer sets directory and variables before the timed part, so that native
     costs nothing but the program.
     """
     on_host = environment.takes == "host"
+    fill = _filled(application, row, found)
+    volumes = [fill(volume) for volume in application.volumes]
+    if not on_host:
+        volumes += found.volumes(environment.has_readonly_volumes)
     return Setting(
-        image=application.image,
-        rootfs=Path(application.rootfs) if application.rootfs else None,
-        volumes=application.volumes,
-        workdir=None if on_host else application.workdir,
-        variables={} if on_host else application.variables,
+        image=places.image(application, row),
+        rootfs=Path(fill(application.rootfs)) if application.rootfs else None,
+        volumes=tuple(volumes),
+        workdir=None if on_host or application.workdir is None else fill(application.workdir),
+        variables={} if on_host else _variables(application, row, found),
         gpus=application.gpus,
     )
+
+
+def _filled(
+    application: Application, row: Mapping[str, str], found: Places
+) -> Callable[[str], str]:
+    """Returns the function that fills a row's placeholders into a word."""
+    given = {**places.values(application, row), **found.values()}
+    return lambda word: substituted(word, given)
+
+
+def _variables(application: Application, row: Mapping[str, str], found: Places) -> dict[str, str]:
+    fill = _filled(application, row, found)
+    return {name: fill(value) for name, value in application.variables.items()}
 
 
 def cpus_of(pinning: str | None) -> tuple[int, ...]:
@@ -67,36 +118,60 @@ def task(
     environment: Environment,
     limits: Limits,
     directory: Path,
+    found: Places = Places(),  # noqa: B008 (it is frozen)
+    nodes: Nodes | None = None,
 ) -> Task:
     """Returns one attempt of a row; row 0 is a first run, at which the timer looks at maps."""
-    words = [substituted(word, row.levels) for word in application.command]
+    fill = _filled(application, row.levels, found)
+    words = [fill(word) for word in application.command]
+    ranks = places.ranks(application, row.levels)
+    setting = replace(setting_of(application, environment, row.levels, found), ranks=ranks or 1)
+    before = nodes.launcher(ranks or 1) if nodes is not None else []
+    variables = _for_launcher(ranks or 1, limits)
+    if environment.takes == "host":
+        variables |= _variables(application, row.levels, found)
     request: dict[str, Any] = {
-        "cwd": _host_directory(application),
+        "cwd": _host_directory(fill(application.workdir) if application.workdir else None),
         "timeout_s": application.timeout_s or limits.timeout_s,
         "output_limit_bytes": limits.output_bytes,
         "cpus": list(limits.cpus) or None,
         "sentinel": True,
         "alive": str(directory / "alive"),
+        "boot": BOOT.read_text()[:8],
         "busy": str(directory / "busy"),
         "look": str(LOOK) if row.number == 0 else None,
+        "variables": variables,
     }
-    if environment.takes == "host":
-        request["variables"] = dict(application.variables)
-    ranks = row.levels.get("ranks", "1")
     return Task(
         row=row.number,
         block=row.block,
         attempt=attempt,
         levels=dict(row.levels),
-        words=tuple(environment.command(words, setting_of(application, environment))),
+        words=(*before, *environment.command(words, setting)),
         request=request,
-        ranks=int(ranks) if ranks.isdigit() else 1,
+        ranks=ranks or 1,
+        scratch=str(found.scratch) if found.scratch is not None else None,
+        launches=environment.launches or nodes is not None,
     )
 
 
-def _host_directory(application: Application) -> str:
+def _for_launcher(ranks: int, limits: Limits) -> dict[str, str]:
+    """Returns the variables by which Open MPI starts more ranks than there are processors.
+
+    They are set for such rows alone: with them Open MPI binds no rank to a processor.
+    """
+    cpus = limits.cpus or tuple(os.sched_getaffinity(0))
+    if ranks <= len(cpus):
+        return {}
+    return {
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
+
+
+def _host_directory(workdir: str | None) -> str:
     """Returns the directory in which the launch line is started: the application's if the host
     has it, else that of the lab."""
-    if application.workdir and Path(application.workdir).is_dir():
-        return application.workdir
+    if workdir and Path(workdir).is_dir():
+        return workdir
     return str(Path.cwd())

@@ -31,6 +31,12 @@ class Task:
     words: tuple[str, ...]
     request: Mapping[str, Any]
     ranks: int = 1
+    scratch: str | None = None
+    """A directory that is emptied before the row."""
+    launches: bool = False
+    """The words start the ranks themselves: no launcher stands before them."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """What the texts of the output have to be, as far as that is known."""
 
     @property
     def key(self) -> str:
@@ -48,6 +54,9 @@ class Piece:
     kept: str
     success: str | None = None
     responses: Mapping[str, str] = field(default_factory=dict)
+    reads: str | None = None
+    series: str | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
     tasks: tuple[Task, ...] = ()
 
     def write(self, path: Path) -> None:

@@ -23,6 +23,8 @@ from jsonschema import Draft202012Validator
 from coracle_lab.errors import LabError
 
 SCHEMA = 1
+FACTOR = "environment"
+"""The factor whose level is the row's environment."""
 NOTE = {"schema": SCHEMA, "note": "the lines before this one that are not whole were cut off"}
 """What `append` writes after a cut line."""
 

@@ -11,11 +11,16 @@ modifier, so it times exactly that.
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import reframe as rfm
+from reframe.core.backends import getlauncher
 from reframe.core.builtins import (
     parameter,
     run_after,
@@ -51,6 +56,14 @@ class Row(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
     def put_timer(self) -> None:
         """Puts the timer before the launcher."""
         stage = Path(self.stagedir)
+        if (scratch := TASKS[self.key].scratch) is not None:
+            _empty(Path(scratch))
+        if TASKS[self.key].launches:
+            self.job.launcher = getlauncher("local")()
+        if self.job.launcher.registered_name == "srun" and "SLURM_JOB_ID" in os.environ:
+            # In an allocation a step has as many tasks as that, if it is not told.
+            nodes = min(self.num_tasks, int(os.environ.get("SLURM_JOB_NUM_NODES", "1")))
+            self.job.launcher.options = [f"--ntasks={self.num_tasks}", f"--nodes={nodes}"]
         (stage / "request.json").write_text(json.dumps(dict(TASKS[self.key].request)))
         words = [sys.executable, "-S", "-E", "-B", str(HERE / "timer.py")]
         self.job.launcher.modifier = shlex.quote(words[0])
@@ -77,3 +90,16 @@ class Row(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
             judge.keep(Path(current.kept), task, stage)
             raise SanityError(f"{record['outcome']}: {record['why']}")
         return True
+
+
+def _empty(directory: Path) -> None:
+    """Makes a directory that is there and has nothing in it."""
+
+    def allow(function: Callable[..., Any], path: str, error: Any) -> None:
+        # The program may have taken its own right to change a directory.
+        Path(path).parent.chmod(0o700)
+        function(path)
+
+    if directory.exists():
+        shutil.rmtree(directory, onerror=allow)
+    directory.mkdir(parents=True)

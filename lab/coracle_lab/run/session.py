@@ -23,21 +23,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
-from coracle_lab.design import Design, Row
+from coracle_lab import nodes
+from coracle_lab.design import Application, Design, Row
 from coracle_lab.environments import Environment
 from coracle_lab.errors import FAILED, LabError
-from coracle_lab.run import disturbed, launch, lock, piece, records, reframe_site
+from coracle_lab.run import disturbed, launch, lock, piece, prepare, records, reframe_site
 from coracle_lab.run.piece import Piece, Task
 
 PROGRAM = Path(piece.__file__)
 PIECE = 100
 """So many rows are run by one start of ReFrame, at most."""
 TRIES = 2
-"""So often a row is started that leaves no record, and an environment that does not start."""
+"""So often a row is started that leaves no record."""
 
 
 class Stopped(BaseException):
@@ -69,7 +70,10 @@ class Session:
     name: str = ""
     left_out: dict[str, str] = field(default_factory=dict)
     not_run: list[int] = field(default_factory=list)
-    prepared: list[str] = field(default_factory=list)
+    void: dict[str, str] = field(default_factory=dict)
+    texts: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = field(default_factory=dict)
+    prepared: prepare.Prepared = field(default_factory=prepare.Prepared)
+    simulated: nodes.Nodes | None = None
     _lock: int = -1
     _alive_file: int = -1
 
@@ -79,6 +83,12 @@ class Session:
         if not self.name:
             now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
             self.name = f"{now}-{socket.gethostname()}-{os.getpid()}"
+
+    @property
+    def application(self) -> Application:
+        """The design's application, which it has: `store` has looked."""
+        assert self.design.application is not None
+        return self.design.application
 
     @property
     def records_path(self) -> Path:
@@ -95,18 +105,29 @@ class Session:
 
     def task(self, row: Row, attempt: int) -> Task:
         """Returns one attempt of a row."""
-        assert self.design.application is not None
-        environment = self.environments[self.environment_of(row.levels)]
-        return launch.task(
-            row, attempt, self.design.application, environment, self.limits, self.directory
+        made = launch.task(
+            row,
+            attempt,
+            self.application,
+            self.environments[self.environment_of(row.levels)],
+            self.limits,
+            self.directory,
+            prepare.places_of(self, row.levels),
+            self.simulated,
         )
+        return replace(made, texts=prepare.texts_of(self, row.levels))
 
     # The steps, in their order.
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Session]:
-        """Holds the directory, and turns the signals that end a process into `Stopped`."""
-        with lock.held(self.directory) as self._lock, _signals():
+        """Holds the directory and the simulated nodes, if the design has some, and turns the
+        signals that end a process into `Stopped`."""
+        with (
+            lock.held(self.directory) as self._lock,
+            _signals(),
+            nodes.wanted(self.design.nodes, self.directory) as self.simulated,
+        ):
             lock.wait_for_last_row(self.directory)
             yield self
 
@@ -129,55 +150,41 @@ class Session:
             os.close(self._alive_file)
             self._alive_file = -1
 
-    def prepare(self, rows: Sequence[Row] | None = None) -> None:
-        """Prepares the environments of some rows, or of all that are still to be run, and runs
-        the program once in each, thrown away."""
-        assert self.design.application is not None
-        pending = self.unfinished(rows)
-        first: dict[str, Row] = {}
-        for row in pending:
-            first.setdefault(self.environment_of(row.levels), row)
-        for name in list(first):
-            self.tell(Progress(0, len(pending), f"prepares {name}"))
-            try:
-                environment = self.environments[name]
-                self.prepared.append(name)
-                environment.prepare(launch.setting_of(self.design.application, environment))
-            except LabError as error:
-                self.left_out[name] = error.message
-                del first[name]
-        self._first_runs(first)
+    def make(self, rows: Sequence[Row]) -> None:
+        """Makes all that some rows need: images, builds, environments."""
+        prepare.make(self, self.unfinished(rows))
+
+    def first_runs(self, rows: Sequence[Row]) -> None:
+        """Runs the program once in each environment of some rows, thrown away."""
+        prepare.first_runs(self, rows)
 
     def clean(self) -> None:
-        """Undoes what `prepare` did."""
-        assert self.design.application is not None
-        for name in self.prepared:
-            environment = self.environments[name]
-            environment.clean(launch.setting_of(self.design.application, environment))
+        """Undoes what `make` did, but for images, trees and builds, which are kept."""
+        prepare.clean(self)
+        shutil.rmtree(self.directory / "scratch", ignore_errors=True)
 
-    def _first_runs(self, first: Mapping[str, Row]) -> None:
-        """Runs the program once in each environment; leaves out those that fail twice."""
-        waiting = dict(first)
-        why: dict[str, str] = {}
-        for attempt in range(1, TRIES + 1):
-            if not waiting:
-                return
-            done = [record for record in self.read().records if record.row == 0]
-            number = max((record.attempt for record in done), default=0)
-            tasks = [
-                self.task(Row(0, 0, row.levels), number + count)
-                for count, row in enumerate(waiting.values(), start=1)
-            ]
-            self._run_piece(tasks, f"first run {attempt}")
-            made = [r for r in self.read().records if r.row == 0 and r.attempt > number]
-            for record in made:
-                name = self.environment_of(record.levels)
-                why[name] = record.why
-                if record.outcome == "ok":
-                    waiting.pop(name, None)
-        for name in waiting:
-            reason = why.get(name, "its timer was ended")
-            self.left_out[name] = f"the program failed in it: {reason}"
+    def say(self, what: str) -> None:
+        """Tells what is done now."""
+        self.tell(Progress(0, len(self.rows), what))
+
+    def why_left_out(self, levels: Mapping[str, str]) -> str | None:
+        """Returns why rows with these levels are left out; None if they are not."""
+        found = (
+            w for place, w in self.left_out.items() if launch.is_in(self.design, levels, place)
+        )
+        return next(found, None)
+
+    def gone(self) -> dict[str, str]:
+        """Returns the environments that are left out with all of their rows, and why."""
+        found: dict[str, str] = {}
+        kept = set()
+        for row in self.rows:
+            name, why = self.environment_of(row.levels), self.why_left_out(row.levels)
+            if why is None:
+                kept.add(name)
+            else:
+                found.setdefault(name, why)
+        return {name: why for name, why in found.items() if name not in kept}
 
     def unfinished(self, rows: Sequence[Row] | None = None) -> list[Row]:
         """Returns the rows without a record whose environment is not left out."""
@@ -186,16 +193,19 @@ class Session:
             row
             for row in (self.rows if rows is None else rows)
             if row.number not in done
-            and self.environment_of(row.levels) not in self.left_out
+            and self.why_left_out(row.levels) is None
             and row.number not in self.not_run
         ]
 
     def run(self, rows: Sequence[Row] | None = None) -> None:
         """Runs what has no record yet of some rows, or of all."""
         tries: dict[int, int] = {}
+        for row in self.unfinished(rows) if self.void else ():
+            if (place := launch.place_of(self.design, row.levels)) in self.void:
+                prepare.append_void(self, row, self.void[place])
         while pending := self.unfinished(rows):
             some = pending[:PIECE]
-            self._run_piece([self.task(row, 1) for row in some], "rows")
+            self.run_piece([self.task(row, 1) for row in some], "rows")
             done = records.first_attempts(self.read().records)
             # Rows after the last recorded one were not begun: ReFrame itself was ended.
             last = max((at for at, row in enumerate(some) if row.number in done), default=0)
@@ -218,26 +228,38 @@ class Session:
             for row in self.rows
             if row.block == block and row.number in latest and latest[row.number].attempt == 1
         ]
-        rows = [r for r in rows if self.environment_of(r.levels) not in self.left_out]
+        rows = [
+            row
+            for row in rows
+            if self.why_left_out(row.levels) is None
+            and launch.place_of(self.design, row.levels) not in self.void
+        ]
+        prepare.make(self, rows)
         for start in range(0, len(rows), PIECE):
             some = rows[start : start + PIECE]
-            self._run_piece([self.task(row, 2) for row in some], "disturbed blocks again")
+            self.run_piece([self.task(row, 2) for row in some], "disturbed blocks again")
         return blocks
 
     # One start of ReFrame.
 
-    def _run_piece(self, tasks: Sequence[Task], what: str) -> None:
-        """Runs tasks in ReFrame; returns when all have a record or ReFrame has ended."""
-        assert self.design.application is not None
-        content = Piece(
+    def piece(self, tasks: Sequence[Task]) -> Piece:
+        """Returns the piece that has these tasks."""
+        return Piece(
             design=self.digest,
             session=self.name,
             records=str(self.records_path),
             kept=str(self.directory / "failed"),
-            success=self.design.application.success,
-            responses=self.design.application.responses,
+            success=self.application.success,
+            responses=self.application.responses,
+            reads=self.application.reads,
+            series=self.application.series,
+            texts=self.application.texts,
             tasks=tuple(tasks),
         )
+
+    def run_piece(self, tasks: Sequence[Task], what: str) -> None:
+        """Runs tasks in ReFrame; returns when all have a record or ReFrame has ended."""
+        content = self.piece(tasks)
         with reframe_site.work(self.directory) as work:
             self._start(content, work, what)
 

@@ -61,9 +61,20 @@ class Store:
         return found
 
     def append_facts(
-        self, session: str, now: Mapping[str, Any], environments: Mapping[str, str]
+        self,
+        session: str,
+        now: Mapping[str, Any],
+        environments: Mapping[str, str],
+        images: Mapping[str, str] | None = None,
+        builds: Mapping[str, str] | None = None,
+        site: str | None = None,
     ) -> list[str]:
-        """Appends the facts of a session; returns what the user is told about them."""
+        """Appends the facts of a session; returns what the user is told about them.
+
+        `environments` are versions, `images` the ids of images in Coracle's store, and `builds`
+        says where what was built: in an image, or on the host. `site` is the site file by which
+        rows ran elsewhere; None: they ran on this host.
+        """
         label = self.design.session
         line = {
             "schema": SCHEMA,
@@ -71,6 +82,9 @@ class Store:
             "design": self.digest,
             "label": label,
             "environments": environments,
+            "images": images or {},
+            "builds": builds or {},
+            "site": site,
             "facts": now,
         }
         said = machine.warnings(now)

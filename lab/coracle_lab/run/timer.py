@@ -13,8 +13,7 @@ In between, it sleeps in sigtimedwait and wakes four times a second: for the lim
 of output, and for the session's end (its FIFO has no writer any more), at which it ends the
 process group and writes nothing: that row has not been run.
 
-Standard library only, one file, Python 3.6 or later: it can be copied to a node; ``sentinel.py``
-has to lie beside it if the request asks for it.
+Standard library only, Python 3.6 or later: it can be copied to a node, with ``sentinel.py``.
 
 Exit status: 0 the line is written, 1 usage, 74 it cannot be written, 75 the row was ended.
 """
@@ -50,6 +49,7 @@ REQUEST = {
     "cpus": None,
     "sentinel": False,
     "alive": None,
+    "boot": None,
     "busy": None,
     "look": None,
 }  # type: dict[str, Any]
@@ -189,8 +189,7 @@ class Run:
             os._exit(127)
 
     def end(self, number: int) -> None:
-        """Send a signal to the process group; its leader is not reaped yet, so the number is
-        its own."""
+        """Send a signal to the group; its leader is not reaped yet, so the number is its own."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
@@ -321,7 +320,8 @@ def usage_of(run: Run) -> "dict[str, object]":
 def measure(words: "list[str]", request: "dict[str, Any]") -> "dict[str, object]":
     """Run the program once between two sentinels; return all fields of the line."""
     alive = busy = None
-    if request["alive"] is not None:
+    boot = "".join(words_of("/proc/sys/kernel/random/boot_id"))[:8]
+    if request["alive"] is not None and request["boot"] in (None, boot):  # a FIFO is of one host
         alive = os.open(request["alive"], os.O_RDONLY | os.O_NONBLOCK)
         if has_no_writer(alive):
             raise Ended("the session has ended")
@@ -336,7 +336,7 @@ def measure(words: "list[str]", request: "dict[str, Any]") -> "dict[str, object]
     cpus = request["cpus"]
     pinned = min(cpus) if cpus else None
     sentinel = load(beside) if request["sentinel"] else None
-    result = {"host": socket.gethostname(), "load_1m": os.getloadavg()[0]}
+    result = {"host": socket.gethostname(), "load_1m": os.getloadavg()[0], "boot": boot}
     if sentinel is not None:
         work, calls = sentinel.measure(pinned)
         result.update(sentinel_before_s=work + calls, sentinel_calls_before_s=calls)
@@ -349,7 +349,7 @@ def measure(words: "list[str]", request: "dict[str, Any]") -> "dict[str, object]
     result.update(growth(before, readings()))
     result["frequency_mhz"] = frequency_mhz()
     result.update(usage_of(run))
-    result["wall_s"] = run.ended - run.started
+    result.update(clock_start_s=run.started, clock_end_s=run.ended, wall_s=run.ended - run.started)
     result.update(outcome=run.outcome, why=run.why, exit_status=run.status, signal=run.signal)
     if sentinel is not None:
         work, calls = sentinel.measure(pinned)

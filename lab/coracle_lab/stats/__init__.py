@@ -9,7 +9,8 @@ Nothing is invented: where values give no interval (one replicate, equal values,
 result holds none and says why.
 """
 
-from coracle_lab.stats.compare import Comparison, compare, precise
+from coracle_lab.stats.change import Change, changes
+from coracle_lab.stats.compare import Comparison, compare, compare_cells, precise
 from coracle_lab.stats.data import LEVELS, Interval, Values
 from coracle_lab.stats.distribution import Distribution, distribution
 from coracle_lab.stats.many import Dunnett, dunnett, holm
@@ -19,6 +20,7 @@ from coracle_lab.stats.verdict import Guard, blocks_needed, guard
 
 __all__ = [
     "LEVELS",
+    "Change",
     "Comparison",
     "Distribution",
     "Dunnett",
@@ -32,7 +34,9 @@ __all__ = [
     "Values",
     "as_in_paper",
     "blocks_needed",
+    "changes",
     "compare",
+    "compare_cells",
     "distribution",
     "dunnett",
     "guard",

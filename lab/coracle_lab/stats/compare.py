@@ -74,22 +74,39 @@ def compare(
     and counted. Raises `LabError` only for what the caller can mend: an unknown base, series of
     different lengths, a margin that is none.
     """
-    _checked(values, base, margin, paired)
-    found: list[tuple[Comparison, Estimate | None]] = [
-        _one(values, name, base, margin, paired, seed) for name in values if name != base
+    return compare_cells([values], base, margin, paired, seed)[0]
+
+
+def compare_cells(
+    cells: Sequence[Values], base: str, margin: float = 0.01, paired: bool = True, seed: int = 1
+) -> list[list[Comparison]]:
+    """Compares as `compare` does in each of several cells, whose verdicts are read together.
+
+    Holm's family is all comparisons of all cells. The A/A controls of the cells are another one,
+    so that a figure of many cells alarms as seldom as one of a single cell.
+    """
+    for values in cells:
+        _checked(values, base, margin, paired)
+    found = [
+        (at, *_one(values, name, base, margin, paired, seed))
+        for at, values in enumerate(cells)
+        for name in values
+        if name != base
     ]
-    family = [
-        (at, estimate.p())
-        for at, (comparison, estimate) in enumerate(found)
-        if estimate is not None and comparison.environment != base + AGAIN
-    ]
-    adjusted = dict(zip((at for at, _ in family), holm([p for _, p in family]), strict=True))
-    return [
-        comparison
-        if estimate is None
-        else _judged(comparison, estimate, adjusted.get(at), max(1, len(family)))
-        for at, (comparison, estimate) in enumerate(found)
-    ]
+    families: dict[bool, list[int]] = {True: [], False: []}
+    for place, (_, comparison, estimate) in enumerate(found):
+        if estimate is not None:
+            families[comparison.environment == base + AGAIN].append(place)
+    judged: list[list[Comparison]] = [[] for _ in cells]
+    adjusted: dict[int, tuple[float, int]] = {}
+    for family in families.values():
+        p = holm([estimate.p() for at in family if (estimate := found[at][2]) is not None])
+        adjusted |= {at: (one, len(family)) for at, one in zip(family, p, strict=True)}
+    for place, (at, comparison, estimate) in enumerate(found):
+        if estimate is not None:
+            comparison = _judged(comparison, estimate, *adjusted[place])
+        judged[at].append(comparison)
+    return judged
 
 
 def precise(comparisons: Sequence[Comparison], half_width: float, level: float) -> bool:
@@ -114,12 +131,8 @@ def _checked(values: Values, base: str, margin: float, paired: bool) -> None:
         )
 
 
-def _judged(
-    comparison: Comparison, estimate: Estimate, holm_p: float | None, family: int
-) -> Comparison:
-    """Adds Holm's p and the verdict. The A/A control has its own p and a family of one."""
-    if holm_p is None:
-        holm_p, family = estimate.p(), 1
+def _judged(comparison: Comparison, estimate: Estimate, holm_p: float, family: int) -> Comparison:
+    """Adds Holm's p and the verdict."""
     ratio95 = next(i for i in comparison.ratio_intervals if i.level == LEVELS[0])
     verdict = judge(estimate, ratio95, comparison.margin, holm_p, family)
     return replace(comparison, holm_p=holm_p, verdict=verdict)

@@ -6,13 +6,13 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from coracle_lab.cli import arguments, main, progress, table, trial
-from coracle_lab.cli.values import cells
 from coracle_lab.design import expand, parse
 from coracle_lab.errors import LabError
+from coracle_lab.run.cells import cells
 from coracle_lab.run.launch import cpus_of, substituted
 from coracle_lab.run.records import Record
 from coracle_lab.stats import compare
@@ -112,6 +112,7 @@ WORD = some.text(some.characters(exclude_categories=["Cs"], exclude_characters="
 
 
 @given(some.lists(WORD, min_size=1, max_size=5).filter(lambda words: bool(words[0])))
+@example(["/"])
 def test_any_words_arrive_through_the_design_file(words: list[str]) -> None:
     options = arguments.parse(["try", "--", *words])
     design = parse(trial.design_text(options, 1), "try")

@@ -35,7 +35,12 @@ environment.clean(setting)
 print(json.dumps({"why": "", "done": [done.returncode, done.stdout, done.stderr], "ranks": ranks}))
 """
 
-NAMES = [name for name in environments.names() if not name.startswith(("native", "planted"))]
+# Those that start ranks themselves: tests/nodes.
+NAMES = [
+    name
+    for name in environments.names()
+    if not name.startswith(("native", "planted")) and not environments.find(name).launches
+]
 # Its programs are the image's static busybox, which no preloaded library can hold.
 STATIC = "fakechroot"
 # Without ranks of MPI, with the reason.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import lab_host as hosts
+import lab_tutorial
 import pytest
 
 ENVIRONMENTS = ("native", "coracle:N1", "coracle:I1", "coracle:P1", "coracle:F2")
@@ -32,7 +33,8 @@ def reframe(
             f"--report-file={report}",
             *words,
         ],
-        variables,
+        # By itself it sleeps up to ten seconds before it sees that a test has ended.
+        {"RFM_POLL_RATE_MIN": "5", **variables},
     )
     said = done.stdout + done.stderr
     assert report.exists(), said
@@ -79,6 +81,20 @@ def test_suite(
         kept = Path(case["outputdir"]) / case["job_stdout"]
         text = (out if out and out.exists() else kept).read_text()
         assert f"in the container: {int(name != 'native')}" in text
+
+
+def test_tutorial(host: hosts.Host) -> None:
+    """Tests of others' making, unedited: ReFrame's own tutorial."""
+    # Without user namespaces the modes but N1 are the same; one of them is enough.
+    usable = ["native", "coracle:P1"] if host.forbidden else list(ENVIRONMENTS)
+    variables = {
+        "CORACLE_LAB_ENVIRONMENTS": ",".join(usable),
+        "CORACLE_LAB_IMAGE": hosts.IMAGE,
+    }
+    words = [*lab_tutorial.words(host), "-r"]
+    said, report = reframe(host, f"tutorial-{host.forbidden}", variables, *words)
+    results = {key: case["result"] for key, case in cases(report).items()}
+    lab_tutorial.check(results, usable, said)
 
 
 @pytest.mark.parametrize("base", ["mpiexec", "mpirun-openmpi"])

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coracle_lab.design import Design, Row
-from coracle_lab.run.launch import FACTOR
-from coracle_lab.run.records import Record
+from coracle_lab.run.records import FACTOR, Record
 
 NATIVE = "native"
 
@@ -21,6 +20,8 @@ class Cell:
     levels: Mapping[str, str]
     values: Mapping[str, Sequence[float]]
     paired: bool
+    rate: bool = False
+    """The values are the inverse of what was measured, of which larger is better."""
 
     @property
     def name(self) -> str:
@@ -35,8 +36,9 @@ def cells(
 
     `records` has one record for each row number; a row without one, or with one that is not
     `ok`, is NaN. Starts of one launch (nested designs) become their median. Blocks of which no
-    row was run are left out.
+    row was run are left out. Of a rate each value is its inverse, so that ratios are of times.
     """
+    rate = design.application is not None and design.application.is_rate(response)
     others = [factor.name for factor in design.factors if factor.name != FACTOR]
     paired = design.kind != "completely-randomised"
     found: dict[tuple[str, ...], dict[str, dict[int, list[float]]]] = {}
@@ -46,6 +48,8 @@ def cells(
         block = row.block if paired else row.number
         record = records.get(row.number)
         value = math.nan if record is None else record.value(response)
+        if rate:
+            value = math.inf if value == 0 else 1 / value
         found.setdefault(key, {}).setdefault(environment, {}).setdefault(block, []).append(value)
     started = {row.block for row in rows if row.number in records} if paired else None
     factor = design.factor(FACTOR)
@@ -59,7 +63,7 @@ def cells(
             for name in order
             if name in environments
         }
-        result.append(Cell(dict(zip(others, key, strict=True)), values, paired))
+        result.append(Cell(dict(zip(others, key, strict=True)), values, paired, rate))
     return result
 
 

@@ -1,0 +1,96 @@
+"""Draws pictures into files beside the page and into the page itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from coracle_lab import figures
+from coracle_lab.figures import Picture
+from coracle_lab.figures.units import title
+from coracle_lab.report import markup
+
+CAPTIONS = {
+    "times": (
+        "(a) Each run is a point, and the large mark is the {middle}; {base} is at the left, all"
+        " others at the right, and the axis begins at zero. (b) Overhead, {ratio}."
+    ),
+    "series": (
+        "(a) Each run is a point, and the line joins {middle}s; both axes are logarithmic."
+        " (b) Overhead, {ratio}."
+    ),
+    "ratios": "Ratio to {base}, {ratio}. Above 1 is slower.",
+    "rates": (
+        "(a) Each run is a point, the bar is the {middle}, and larger is better. (b) Ratio to"
+        " {base}, {ratio}; above 1 is slower."
+    ),
+    "distribution": (
+        "(a) Share of the runs that took at most so long; each run is a point. (b) Quantiles and"
+        " all runs, over {base}'s median."
+    ),
+    "split": (
+        "Where the time goes, part after part: medians of the slowest rank; the runs are points at"
+        " each part's end."
+    ),
+    "scaling": (
+        "(a) Each run is a point, and the large mark is the {middle}. (b) Speed-up over the"
+        " smallest number, by the same marks."
+    ),
+}
+RATIO = {
+    "median": "one point for each block, with intervals of 95 % (thick) and 99.7 % (thin)",
+    "mean": "by the ratio of means, as in the paper, with single runs over native's median",
+}
+MIDDLE = {"median": "median", "mean": "mean with 3 s/√n"}
+
+
+def caption(layout: str, picture: Picture) -> str:
+    """Returns what a figure shows and how it is read."""
+    words = CAPTIONS[layout].format(
+        base=picture.base, middle=MIDDLE[picture.view], ratio=RATIO[picture.view]
+    )
+    if picture.view == "median" and not any(cloud.ratios for cloud in picture.clouds()):
+        words = words.replace(RATIO["median"], "where it can be computed")
+    if any(x in picture.over for x in picture.xs):
+        words += " Oversubscribed: more ranks than processors; launching and memory are what shows."
+    if any(cloud.model for cloud in picture.clouds()):
+        words += " What is hatched and called model is computed, not measured."
+    return f"{words} Limits beyond an axis are cut."
+
+
+def drawn(layout: str, pictures: Sequence[Picture], into: Path, name: str, about: str) -> str:
+    """Writes SVG and PNG files into `into/NAME`, and returns the HTML of the figures.
+
+    `about` says what is seen, for those who do not see it.
+    """
+    function, parts = figures.LAYOUTS[layout]
+    directory = into / name
+    directory.mkdir(parents=True, exist_ok=True)
+    made = []
+    for at, picture in enumerate(pictures, start=1):
+        stem = layout if len(pictures) == 1 else f"{layout}-{at}"
+        whole = function(picture)
+        text = figures.svg(whole)
+        (directory / f"{stem}.svg").write_text(text, encoding="utf-8")
+        (directory / f"{stem}.png").write_bytes(figures.png(whole))
+        label = markup.text(f"{about}: {title(picture.response)}, layout {layout}")
+        inner = "".join(
+            "<div>"
+            + figures.inline(
+                text if len(parts) == 1 else figures.svg(function(picture, part)),
+                f"{name}-{stem[0]}{at}{part}",
+                f"{label} ({part})",
+            )
+            + "</div>"
+            for part in parts
+        )
+        links = ", ".join(
+            markup.link(f"{name}/{stem}.{kind}", kind.upper()) for kind in ("svg", "png")
+        )
+        what = title(picture.response)
+        words = markup.text(f"{what[:1].upper()}{what[1:]}. {caption(layout, picture)}")
+        made.append(
+            f'<figure><div class="figures">{inner}</div>'
+            f"<figcaption>{words} {links}</figcaption></figure>"
+        )
+    return "".join(made)
