@@ -25,6 +25,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("options_of_dockers", options_of_dockers),
     ("join_shares_namespaces", join_shares_namespaces),
     ("join_starts_a_missing_container", join_starts_a_missing_container),
+    ("join_outlives_the_container", join_outlives_the_container),
     ("namespaces_of_another", namespaces_of_another),
     ("the_callers_descriptors_are_closed", the_callers_descriptors_are_closed),
     ("exec_leaks_no_descriptors", exec_leaks_no_descriptors),
@@ -223,6 +224,20 @@ fn join_starts_a_missing_container(w: &World) -> Outcome {
     }
     assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{all:?}");
     // The last one to end removed it, because of `--rm`.
+    w.coracle(&["inspect", "--type=container", &name]).expect(1);
+    Ok(())
+}
+
+/// Ranks that end at once: while some go into the container, the last of the others removes it.
+fn join_outlives_the_container(w: &World) -> Outcome {
+    let name = w.name("job");
+    let words = w.words(&["--join", &name], &["exit", "0"]);
+    for _ in 0..3 {
+        let ranks: Vec<_> = (0..12).map(|_| Running::start(&mut w.command(&words))).collect();
+        for mut rank in ranks {
+            assert_eq!(rank.end(LIMIT), 0, "{}", rank.text());
+        }
+    }
     w.coracle(&["inspect", "--type=container", &name]).expect(1);
     Ok(())
 }

@@ -21,6 +21,9 @@ use crate::protection;
 use crate::request::{ContainerRequest, command_line};
 use crate::session::Session;
 
+/// So often a container that several share may end while a run goes into it.
+const JOINS: usize = 100;
+
 /// A run.
 #[derive(Debug, Clone)]
 pub struct RunRequest {
@@ -59,8 +62,8 @@ pub fn run(session: &Session, mut request: RunRequest) -> Result<Ended> {
     let stored = found.as_ref().map(record::read).transpose()?;
     launch::seal(session, stored.as_ref().is_some_and(|found| found.config.security.isolate))?;
     launch::seal_for(session, request.container.security.join.as_slice())?;
-    if let Some(run) = join(session, &request, found.as_ref(), by_itself)? {
-        return launch::launch(session, &run);
+    if let Some(ended) = in_shared(session, &request, found.as_ref(), by_itself)? {
+        return Ok(ended);
     }
     if let Some((container, stored)) = found.zip(stored) {
         return run_existing(session, request, container, stored);
@@ -177,6 +180,33 @@ fn shared(
         (Err(_), Some(container)) => as_it_is(container),
         (Err(error), None) => Err(error),
     }
+}
+
+/// Runs a request that joins a container there; `None` as [`join`].
+///
+/// The last that ends removes that container, perhaps while this one finds it and goes in: then it
+/// is looked for again, and made anew.
+fn in_shared(
+    session: &Session,
+    request: &RunRequest,
+    other: Option<&ContainerDir>,
+    by_itself: bool,
+) -> Result<Option<Ended>> {
+    let attempt = || {
+        let run = join(session, request, other, by_itself)?;
+        run.map(|run| launch::launch(session, &run)).transpose()
+    };
+    let is_gone = |error: &Error| match error {
+        Error::Store(error) => matches!(**error, store::Error::NoContainer { .. }),
+        _ => false,
+    };
+    for _ in 0..JOINS {
+        match attempt() {
+            Err(error) if is_gone(&error) => {}
+            done => return done,
+        }
+    }
+    attempt()
 }
 
 /// A run in the container that a request joins. The first that comes makes that container, and all
