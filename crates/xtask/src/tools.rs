@@ -67,6 +67,15 @@ const WANTED: &[(&str, &str)] = &[
     ("qemu-aarch64-static", "qemu-user-static"),
     // Looks at the page that the lab writes.
     ("chromium", "chromium"),
+    // Programs that the lab measures, as far as they are small.
+    ("hpcc", "hpcc"),
+    ("NPopenmpi", "netpipe-openmpi"),
+    ("NPmpich2", "netpipe-mpich2"),
+    ("NPtcp", "netpipe-tcp"),
+    ("fio", "fio"),
+    ("iperf3", "iperf3"),
+    ("qperf", "qperf"),
+    ("nginx", "nginx-light"),
 ];
 
 /// Packages without a program of their own, each with a file that it installs.
