@@ -71,17 +71,25 @@ pub(crate) fn run(words: &[String]) -> Outcome {
     check(program("ruff").args(["format", "--no-cache", "--check", "."]))?;
     check(program("mypy").args(["--cache-dir", "/dev/null"]))?;
     check(program("lint-imports").arg("--no-cache"))?;
-    let tests = |more: &[String]| {
+    let tests = |more: &[&str]| {
         let mut tests = program("python");
         tests.args(["-m", "pytest", "-q", "-rs", "--durations=5", "-o"]);
         tests.arg(format!("cache_dir={}", environment().join("cache").display())).args(more);
         check(&mut tests)
     };
-    tests(words).or_else(|error| {
-        // As the suites do: a case that fails only now and then is told, and ends nothing.
-        println!("{error}; those that failed are run again");
-        tests(&[words, &["--last-failed".to_owned()]].concat())?;
-        println!("UNSTABLE lab: some cases passed only when run again");
-        Ok(())
-    })
+    let twice = |more: &[&str]| {
+        tests(more).or_else(|error| {
+            // As the suites do: a case that fails only now and then is told, and ends nothing.
+            println!("{error}; those that failed are run again");
+            tests(&[more, &["--last-failed"]].concat())?;
+            println!("UNSTABLE lab: some cases passed only when run again");
+            Ok(())
+        })
+    };
+    if !words.is_empty() {
+        return twice(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    // Most of them wait for programs. What measures runs beside nothing.
+    twice(&["-m", "not alone", "-n", "2", "--dist", "loadfile"])?;
+    twice(&["-m", "alone"])
 }

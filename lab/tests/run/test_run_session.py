@@ -75,6 +75,15 @@ def lives(pid: int) -> bool:
         return False
 
 
+def have_ended(directory: Path) -> bool:
+    """Waits for the programs: a timer that was killed ends its program a little later."""
+    pids = [int(pid) for pid in (directory / "pids").read_text().split()]
+    limit = time.monotonic() + 30
+    while any(lives(pid) for pid in pids) and time.monotonic() < limit:
+        time.sleep(0.05)
+    return not any(lives(pid) for pid in pids)
+
+
 def write(directory: Path, text: str = DESIGN) -> None:
     (directory / "d.toml").write_text(text)
 
@@ -95,7 +104,7 @@ def test_a_design_killed_twice_is_measured_once_and_in_order(tmp_path: Path) -> 
     assert {one.attempt for one in found} == {1}
     assert {one.value("rate") for one in found} == {2.5}
     assert len({one.session for one in found}) == 3
-    assert not any(lives(int(pid)) for pid in (tmp_path / "pids").read_text().split())
+    assert have_ended(tmp_path)
     assert "native-again" in out
     before = (tmp_path / "d-records" / "records.jsonl").read_bytes()
     assert finish(tmp_path, "run", "d.toml")[0] == status
@@ -118,7 +127,7 @@ def test_an_interrupted_session_ends_its_program_and_says_how_to_go_on(
     assert child.returncode == 130
     assert "0 of 2 rows are recorded" in errors
     assert "go on with: coracle-lab run" in errors
-    assert not any(lives(int(pid)) for pid in (tmp_path / "pids").read_text().split())
+    assert have_ended(tmp_path)
     assert list(read(tmp_path)) == []
 
 
