@@ -27,6 +27,8 @@ from coracle_lab.errors import FAILED, LabError
 LIMIT_S = 7200.0
 _ASK_S = 60.0
 MERGED_USR = "/usr/share/mmdebstrap/hooks/merged-usr"
+UNREAD = ("doc", "man", "locale", "javascript")
+"""Directories of files that no program of an image reads; they are a fifth of its size."""
 SPLIT_USR = ("stretch", "buster", "bullseye")
 """Releases whose base system does not ask for a merged /usr."""
 SOURCES = ("/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list")
@@ -98,6 +100,7 @@ def make(recipe: Image) -> None:
 def command(program: str, recipe: Image, archive: Path) -> list[str]:
     """Returns the command that makes the tree of an image."""
     words = [program, "--quiet", "--variant=minbase"]
+    words += [f"--dpkgopt=path-exclude=/usr/share/{unread}/*" for unread in UNREAD]
     packages = list(recipe.packages)
     if _needs_fakechroot():
         words.append("--mode=fakechroot")

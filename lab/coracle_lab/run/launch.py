@@ -131,7 +131,9 @@ def task(
     if environment.takes == "host":
         variables |= _variables(application, row.levels, found)
     request: dict[str, Any] = {
-        "cwd": _host_directory(fill(application.workdir) if application.workdir else None),
+        "cwd": _host_directory(
+            fill(application.workdir) if application.workdir else None, found.scratch
+        ),
         "timeout_s": application.timeout_s or limits.timeout_s,
         "output_limit_bytes": limits.output_bytes,
         "cpus": list(limits.cpus) or None,
@@ -169,9 +171,9 @@ def _for_launcher(ranks: int, limits: Limits) -> dict[str, str]:
     }
 
 
-def _host_directory(workdir: str | None) -> str:
+def _host_directory(workdir: str | None, scratch: Path | None) -> str:
     """Returns the directory in which the launch line is started: the application's if the host
-    has it, else that of the lab."""
-    if workdir and Path(workdir).is_dir():
+    has it, else that of the lab. The scratch directory is made only when the row starts."""
+    if workdir and (Path(workdir) == scratch or Path(workdir).is_dir()):
         return workdir
     return str(Path.cwd())

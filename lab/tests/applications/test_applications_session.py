@@ -103,6 +103,15 @@ def test_an_application_is_built_once_and_runs_in_containers(
     assert read(directory) == made
 
 
+def test_every_row_works_in_the_empty_scratch_directory(tmp_path: Path) -> None:
+    own = 'command = ["sh", "-c", "[ ! -e here ] && touch here"]\nworkdir = "{scratch}"'
+    (tmp_path / "d.toml").write_text(design(["native", "native-again"], own))
+    done = run(tmp_path)
+    assert done.returncode in (0, 3), done.stderr
+    assert {one["outcome"] for one in read(tmp_path)} == {"ok"}
+    assert not (tmp_path / "here").exists()
+
+
 def test_rows_of_an_image_that_is_missing_are_left_out_and_listed(host: hosts.Host) -> None:
     directory = host.home / f"images-{host.forbidden}"
     host.run(["mkdir", str(directory)])
