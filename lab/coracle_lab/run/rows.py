@@ -13,11 +13,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import reframe as rfm
 from reframe.core.backends import getlauncher
@@ -30,6 +27,7 @@ from reframe.core.builtins import (
 from reframe.core.exceptions import SanityError
 
 from coracle_lab.run import judge, lock, piece, records
+from coracle_lab.run.scratch import empty
 
 TASKS = {task.key: task for task in piece.current.tasks} if piece.current else {}
 HERE = Path(__file__).parent
@@ -57,7 +55,7 @@ class Row(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
         """Puts the timer before the launcher."""
         stage = Path(self.stagedir)
         if (scratch := TASKS[self.key].scratch) is not None:
-            _empty(Path(scratch))
+            empty(Path(scratch))
         if TASKS[self.key].launches:
             self.job.launcher = getlauncher("local")()
         if self.job.launcher.registered_name == "srun" and "SLURM_JOB_ID" in os.environ:
@@ -90,16 +88,3 @@ class Row(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
             judge.keep(Path(current.kept), task, stage)
             raise SanityError(f"{record['outcome']}: {record['why']}")
         return True
-
-
-def _empty(directory: Path) -> None:
-    """Makes a directory that is there and has nothing in it."""
-
-    def allow(function: Callable[..., Any], path: str, error: Any) -> None:
-        # The program may have taken its own right to change a directory.
-        Path(path).parent.chmod(0o700)
-        function(path)
-
-    if directory.exists():
-        shutil.rmtree(directory, onerror=allow)
-    directory.mkdir(parents=True)

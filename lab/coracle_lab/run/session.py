@@ -31,7 +31,16 @@ from coracle_lab import nodes
 from coracle_lab.design import Application, Design, Row
 from coracle_lab.environments import Environment
 from coracle_lab.errors import FAILED, LabError
-from coracle_lab.run import disturbed, launch, lock, piece, prepare, records, reframe_site
+from coracle_lab.run import (
+    disturbed,
+    launch,
+    lock,
+    piece,
+    prepare,
+    records,
+    reframe_site,
+    scratch,
+)
 from coracle_lab.run.piece import Piece, Task
 
 PROGRAM = Path(piece.__file__)
@@ -161,7 +170,8 @@ class Session:
     def clean(self) -> None:
         """Undoes what `make` did, but for images, trees and builds, which are kept."""
         prepare.clean(self)
-        shutil.rmtree(self.directory / "scratch", ignore_errors=True)
+        with contextlib.suppress(LabError):
+            scratch.remove(self.directory / "scratch")
 
     def say(self, what: str) -> None:
         """Tells what is done now."""
