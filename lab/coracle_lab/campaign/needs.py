@@ -72,7 +72,7 @@ def why_not(figure: Figure, known: Table) -> str | None:
 
 
 def _image(application: Mapping[str, Any]) -> str | None:
-    """Returns why the image cannot be had; what is no recipe or needs a pull is tried later."""
+    """Returns why the image cannot be had; one that has to be pulled is tried later."""
     image = application.get("image")
     if image is None:
         return None

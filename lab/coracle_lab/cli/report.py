@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coracle_lab.cli import table
+from coracle_lab.design.parse import AGAIN
 from coracle_lab.errors import FAILED, UNTRUSTED, LabError
 from coracle_lab.report import judged
-from coracle_lab.report.judged import AGAIN, differences, repeated, uncertain
+from coracle_lab.report.judged import differences, repeated, uncertain
 from coracle_lab.run import disturbed, records
 from coracle_lab.run.cells import cells
 from coracle_lab.run.launch import is_in

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coracle_lab.design.parse import AGAIN
 from coracle_lab.errors import LabError
 from coracle_lab.model.law import Tables
 from coracle_lab.model.messages import Messages
@@ -25,7 +26,6 @@ from coracle_lab.run.store import Store
 RANKS = "ranks"
 SIZED = ("sizes", "bytes")
 """Factors that only say which sizes of messages a row measures."""
-AGAIN = "-again"
 NATIVE = "native"
 OUTSIDE = ("launch_s", "start_s", "end_s")
 """Responses whose sum is what a run takes besides work and communication."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from coracle_lab.design import Design, Row
+from coracle_lab.design.parse import AGAIN
 from coracle_lab.errors import LabError
 from coracle_lab.facts import same
 from coracle_lab.run.cells import Cell, cells
@@ -20,8 +21,6 @@ from coracle_lab.run.store import Store
 if TYPE_CHECKING:
     from coracle_lab.stats import Comparison, Guard
 
-AGAIN = "-again"
-"""`native-again` is the base a second time (A/A)."""
 ANY = "@*"
 """`NAME@*` means the whole series NAME."""
 

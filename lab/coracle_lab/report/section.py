@@ -11,11 +11,11 @@ from typing import Any
 
 from coracle_lab.campaign.model import Figure
 from coracle_lab.design import to_csv
+from coracle_lab.design.parse import AGAIN
 from coracle_lab.errors import LabError
 from coracle_lab.report import draw, markup, numbers, oracle, published, study, tables
 from coracle_lab.report.analysis import Analysis, analyse
 from coracle_lab.report.flat import flat
-from coracle_lab.report.judged import AGAIN
 from coracle_lab.report.pictures import Wanted, pictures
 from coracle_lab.report.summary import Entry
 from coracle_lab.report.tables import Shown, Table

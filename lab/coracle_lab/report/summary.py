@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from coracle_lab.design.parse import AGAIN
 from coracle_lab.report import markup, numbers
-from coracle_lab.report.judged import AGAIN, Judged
+from coracle_lab.report.judged import Judged
 from coracle_lab.report.tables import Shown, places
 
 EACH_AT_MOST = 24
