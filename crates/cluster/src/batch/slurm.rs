@@ -210,10 +210,11 @@ fn script(command: &[String]) -> String {
     )
 }
 
-/// Waits for the command, and passes signals on to it. A signal ends the waiting, not the command.
+/// Waits for the command, and passes signals on to it (Slurm may have signalled it too, and it may
+/// have ended by that already). A signal ends the waiting, not the command.
 /// After one that was killed it asks the steps of the agents to end, and waits while they clean up.
 const WAITING: &str = "\
-    for signal in HUP INT TERM; do trap \"kill -$signal $!\" $signal; done\n\
+    for signal in HUP INT TERM; do trap \"kill -$signal $! 2>/dev/null\" $signal; done\n\
     wait $!\n\
     status=$?\n\
     while kill -0 $! 2>/dev/null; do wait $!; status=$?; done\n\

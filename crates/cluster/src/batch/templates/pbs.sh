@@ -14,7 +14,7 @@
 exec >>{{output}} 2>&1
 {{command}} &
 job=$!
-trap 'kill -TERM $job' HUP INT TERM
+trap 'kill -TERM $job 2>/dev/null' HUP INT TERM
 wait $job
 status=$?
 # A signal ends the waiting, not the command.
