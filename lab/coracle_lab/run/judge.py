@@ -24,19 +24,18 @@ TAIL_BYTES = 64 << 10
 """How much of a failed row's output is kept."""
 
 
-def measured(path: Path) -> dict[str, Any] | None:
-    """Returns the timer's line, or None if it wrote no whole line."""
+def measured(path: Path) -> list[dict[str, Any]]:
+    """Returns the timer's lines, one for each start; none if it did not write all of them."""
     try:
-        line: dict[str, Any] = json.loads(path.read_bytes())
+        return [json.loads(line) for line in path.read_bytes().splitlines()]
     except (OSError, ValueError):
-        return None
-    return line
+        return []
 
 
 def record(
-    piece: Piece, task: Task, measured: Mapping[str, Any], directory: Path
+    piece: Piece, task: Task, measured: Mapping[str, Any], directory: Path, number: int = 0
 ) -> dict[str, Any]:
-    """Returns the task's record."""
+    """Returns the record of one start, the launch's first one if `number` is 0."""
     result: dict[str, Any] = {
         **measured,
         "schema": records.SCHEMA,
@@ -53,13 +52,13 @@ def record(
     if result["outcome"] != "ok":
         return result
     if result["exit_status"] != 0:
-        result.update(outcome="failed", why=_status(result, directory / "errors"))
+        result.update(outcome="failed", why=_status(result, printed(directory, "errors", number)))
     elif not (math.isfinite(result["wall_s"]) and result["wall_s"] > 0):
         result.update(outcome="void", why=f"the clock went from 0 to {result['wall_s']} s")
         result["wall_s"] = 0.0
     else:
         try:
-            _read_output(piece, task, result, directory / "output")
+            _read_output(piece, task, result, printed(directory, "output", number))
         except Wrong as wrong:
             result.update(outcome="failed", why=str(wrong))
     return result
@@ -137,9 +136,14 @@ def _tail(path: Path, size: int) -> bytes:
         return b""
 
 
-def keep(directory: Path, task: Task, stage: Path) -> None:
-    """Keeps the end of a failed row's output and errors beside the records."""
+def printed(directory: Path, name: str, number: int) -> Path:
+    """Returns the file that a start (from 0) printed to, as the timer names it."""
+    return directory / (f"{name}.{number}" if number else name)
+
+
+def keep(directory: Path, task: Task, stage: Path, number: int) -> None:
+    """Keeps the end of a failed start's output and errors beside the records."""
     directory.mkdir(exist_ok=True)
     for name in ("output", "errors"):
         target = directory / f"row-{task.row}-attempt-{task.attempt}.{name}"
-        target.write_bytes(_tail(stage / name, TAIL_BYTES))
+        target.write_bytes(_tail(printed(stage, name, number), TAIL_BYTES))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from coracle_lab.design import Application, Design, Row
 from coracle_lab.design.application import RANKS
 from coracle_lab.environments import Environment, Setting
 from coracle_lab.nodes import Nodes
-from coracle_lab.run.piece import Task
+from coracle_lab.run.piece import START, Task
 from coracle_lab.run.records import FACTOR
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -27,6 +27,7 @@ __all__ = [
     "Limits",
     "cpus_of",
     "is_in",
+    "launches",
     "place_of",
     "setting_of",
     "substituted",
@@ -111,6 +112,28 @@ def cpus_of(pinning: str | None) -> tuple[int, ...]:
     return tuple(found)
 
 
+def launches(design: Design, rows: Sequence[Row]) -> list[list[Row]]:
+    """Returns rows in their order, those of one launch together; each alone if not nested."""
+    found: list[list[Row]] = []
+    for row in rows:
+        last = found[-1][-1] if found else None
+        if (
+            design.nested is not None
+            and last is not None
+            and row.number == last.number + 1
+            and _launch(row) == _launch(last)
+        ):
+            found[-1].append(row)
+        else:
+            found.append([row])
+    return found
+
+
+def _launch(row: Row) -> dict[str, str]:
+    """Returns the levels that all starts of a launch have."""
+    return {name: level for name, level in row.levels.items() if name != START}
+
+
 def task(
     row: Row,
     attempt: int,
@@ -120,8 +143,12 @@ def task(
     directory: Path,
     found: Places = Places(),  # noqa: B008 (it is frozen)
     nodes: Nodes | None = None,
+    starts: int = 1,
 ) -> Task:
-    """Returns one attempt of a row; row 0 is a first run, at which the timer looks at maps."""
+    """Returns one attempt of a row, or of a launch of so many rows, of which `row` is the first.
+
+    Row 0 is a first run, at which the timer looks at maps.
+    """
     fill = _filled(application, row.levels, found)
     words = [fill(word) for word in application.command]
     ranks = places.ranks(application, row.levels)
@@ -137,6 +164,7 @@ def task(
         "timeout_s": application.timeout_s or limits.timeout_s,
         "output_limit_bytes": limits.output_bytes,
         "cpus": list(limits.cpus) or None,
+        "starts": starts,
         "sentinel": True,
         "alive": str(directory / "alive"),
         "boot": BOOT.read_text()[:8],
@@ -154,6 +182,7 @@ def task(
         ranks=ranks or 1,
         scratch=str(found.scratch) if found.scratch is not None else None,
         launches=environment.launches or nodes is not None,
+        starts=starts,
     )
 
 

@@ -13,11 +13,13 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
+START = "start"
+"""The level of a nested design in which the rows of one launch differ."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,20 @@ class Task:
     """The words start the ranks themselves: no launcher stands before them."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """What the texts of the output have to be, as far as that is known."""
+    starts: int = 1
+    """So many rows of one launch are one task: the timer starts the words so often."""
 
     @property
     def key(self) -> str:
         """A name whose alphabetical order is the order of running: attempts, then rows."""
         return f"{self.attempt:04}-{self.row:08}"
+
+    def start(self, number: int) -> Task:
+        """Returns the task of one start of the launch, from 0."""
+        if number == 0:
+            return self
+        levels = {**self.levels, START: str(int(self.levels[START]) + number)}
+        return replace(self, row=self.row + number, levels=levels)
 
 
 @dataclass(frozen=True)

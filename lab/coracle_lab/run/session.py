@@ -45,7 +45,7 @@ from coracle_lab.run.piece import Piece, Task
 
 PROGRAM = Path(piece.__file__)
 PIECE = 100
-"""So many rows are run by one start of ReFrame, at most."""
+"""So many rows, or launches of several, are run by one start of ReFrame, at most."""
 TRIES = 2
 """So often a row is started that leaves no record."""
 
@@ -112,8 +112,12 @@ class Session:
         """Returns the name of a row's environment."""
         return levels.get(launch.FACTOR, "native")
 
-    def task(self, row: Row, attempt: int) -> Task:
-        """Returns one attempt of a row."""
+    def tasks(self, rows: Sequence[Sequence[Row]], attempt: int) -> list[Task]:
+        """Returns one attempt of each of some launches."""
+        return [self.task(some[0], attempt, len(some)) for some in rows]
+
+    def task(self, row: Row, attempt: int, starts: int = 1) -> Task:
+        """Returns one attempt of a row, or of a launch whose first row it is."""
         made = launch.task(
             row,
             attempt,
@@ -123,6 +127,7 @@ class Session:
             self.directory,
             prepare.places_of(self, row.levels),
             self.simulated,
+            starts,
         )
         return replace(made, texts=prepare.texts_of(self, row.levels))
 
@@ -214,8 +219,9 @@ class Session:
             if (place := launch.place_of(self.design, row.levels)) in self.void:
                 prepare.append_void(self, row, self.void[place])
         while pending := self.unfinished(rows):
-            some = pending[:PIECE]
-            self.run_piece([self.task(row, 1) for row in some], "rows")
+            begun = launch.launches(self.design, pending)[:PIECE]
+            self.run_piece(self.tasks(begun, 1), "rows")
+            some = [row for each in begun for row in each]
             done = records.first_attempts(self.read().records)
             # Rows after the last recorded one were not begun: ReFrame itself was ended.
             last = max((at for at, row in enumerate(some) if row.number in done), default=0)
@@ -245,9 +251,10 @@ class Session:
             and launch.place_of(self.design, row.levels) not in self.void
         ]
         prepare.make(self, rows)
-        for start in range(0, len(rows), PIECE):
-            some = rows[start : start + PIECE]
-            self.run_piece([self.task(row, 2) for row in some], "disturbed blocks again")
+        again = launch.launches(self.design, rows)
+        for start in range(0, len(again), PIECE):
+            some = again[start : start + PIECE]
+            self.run_piece(self.tasks(some, 2), "disturbed blocks again")
         return blocks
 
     # One start of ReFrame.
@@ -291,7 +298,7 @@ class Session:
                 pass_fds=[self._lock],
             )
             try:
-                self._watch(child, before, len(content.tasks), what)
+                self._watch(child, before, sum(task.starts for task in content.tasks), what)
             finally:
                 self._end(child)
                 # What matters of a row is in its record, and what it printed in `failed`.

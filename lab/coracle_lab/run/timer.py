@@ -1,6 +1,6 @@
-# ruff: noqa: PTH100, PTH118, PTH119, PTH120, PTH123, B905
-# Python 3.6 knows no zip(strict=...), and importing pathlib would double the timer's start.
-"""Times one launch line and writes what it saw as one line of JSON.
+# ruff: noqa: PTH100, PTH118, PTH119, PTH120, PTH123
+# Importing pathlib would double the timer's start.
+"""Times a launch line and writes what it saw as one line of JSON.
 
     python3 timer.py --request FILE -- PROGRAM ARGS
 
@@ -13,7 +13,11 @@ In between, it sleeps in sigtimedwait and wakes four times a second: for the lim
 of output, and for the session's end (its FIFO has no writer any more), at which it ends the
 process group and writes nothing: that row has not been run.
 
-Standard library only, Python 3.6 or later: it can be copied to a node, with ``sentinel.py``.
+A request can ask for several starts of the line, one after the other between one pair of
+sentinels: each has a line of its own, and they are written together, after the last one.
+
+Standard library only, Python 3.6 or later: it can be copied to a node, with ``sentinel.py`` and
+``counters.py``.
 
 Exit status: 0 the line is written, 1 usage, 74 it cannot be written, 75 the row was ended.
 """
@@ -40,6 +44,7 @@ GRACE_S = 1.0
 WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 REQUEST = {
     "into": "measured.json",
+    "starts": 1,
     "stdout": "output",
     "stderr": "errors",
     "cwd": None,
@@ -65,58 +70,6 @@ def clock() -> float:
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
-def words_of(path: str) -> "list[str]":
-    """Return a file's words, or none if the kernel does not offer the file."""
-    try:
-        with open(path) as file:
-            return file.read().split()
-    except (OSError, UnicodeDecodeError):
-        return []
-
-
-def frequency_mhz() -> "float | None":
-    """Return the mean frequency of the processors that this process may use."""
-    place = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
-    found = [words_of(place.format(cpu)) for cpu in sorted(os.sched_getaffinity(0))]
-    values = [int(words[0]) / 1000.0 for words in found if words]
-    return sum(values) / len(values) if values else None
-
-
-def throttled() -> "tuple[float | None, float | None]":
-    """Return how often and how many seconds the control group's limit has stopped it."""
-    for group in words_of("/proc/self/cgroup"):
-        for root in ("", "/unified", "/cpu", "/cpu,cpuacct"):
-            words = words_of("/sys/fs/cgroup" + root + group.split(":", 2)[2] + "/cpu.stat")
-            told = dict(zip(words[::2], words[1::2]))
-            if "nr_throttled" in told:
-                usec, nsec = told.get("throttled_usec", 0), told.get("throttled_time", 0)
-                return int(told["nr_throttled"]), int(usec) / 1e6 + int(nsec) / 1e9
-    return None, None
-
-
-def readings() -> "dict[str, float | None]":
-    """Return the counters whose growth during a row is recorded; None: not offered here."""
-    ticks = words_of("/proc/stat")
-    periods, seconds = throttled()
-    found = {
-        "steal_ticks": int(ticks[8]) if len(ticks) > 8 else None,
-        "throttled_periods": periods,
-        "throttled_s": seconds,
-    }  # type: dict[str, float | None]
-    for kind in ("cpu", "io", "memory"):
-        totals = [word[6:] for word in words_of("/proc/pressure/" + kind) if "total=" in word]
-        found[f"pressure_{kind}_us"] = int(totals[0]) if totals else None
-    return found
-
-
-def growth(
-    before: "dict[str, float | None]", after: "dict[str, float | None]"
-) -> "dict[str, float | None]":
-    """Return the differences; None where the kernel does not offer the counter."""
-    pairs = [(name, first, after[name]) for name, first in before.items()]
-    return {name: None if a is None or b is None else b - a for name, a, b in pairs}
-
-
 def load(path: str) -> "Any":
     """Import a module by its file, which need not be in a package or on the path."""
     spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
@@ -126,13 +79,24 @@ def load(path: str) -> "Any":
     return module
 
 
+def beside(name: str) -> "Any":
+    """Import a module of this file's directory."""
+    return load(os.path.join(os.path.dirname(os.path.abspath(__file__)), name))
+
+
+counters = beside("counters.py")
+
+
 class Run:
     """One program: started, waited for, ended."""
 
     def __init__(
-        self, words: "list[str]", request: "dict[str, Any]", busy: "int | None" = None
+        self, words: "list[str]", request: "dict[str, Any]", number: int, busy: "int | None"
     ) -> None:
-        """Open the files of the output and find the program; nothing is started."""
+        """Open the files of the output and find the program; nothing is started.
+
+        `number` is the start's, from 0: the files of a later one have it in their names.
+        """
         self.request = request
         self.busy = busy
         self.words = words
@@ -143,7 +107,11 @@ class Run:
         self.limit = request["output_limit_bytes"]
         self.too_long = f"it printed more than {self.limit} bytes"
         self.files = [
-            os.open(request[name], os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+            os.open(
+                request[name] + (f".{number}" if number else ""),
+                os.O_RDWR | os.O_CREAT | os.O_TRUNC,
+                0o644,
+            )
             for name in ("stdout", "stderr")
         ]
         self.pid, self.floor, self.status = 0, 0, 127
@@ -215,7 +183,8 @@ class Run:
         """Look at the limits; return whether the program had to be ended."""
         if self.busy is not None:
             # A later session has to end this process, should this timer be killed.
-            started = " ".join(words_of(f"/proc/{self.pid}/stat")).rpartition(")")[2].split()[19]
+            started = " ".join(counters.words_of(f"/proc/{self.pid}/stat"))
+            started = started.rpartition(")")[2].split()[19]
             os.pwrite(self.busy, f"{self.pid} {started}\n".encode(), 0)
             self.busy = None
         if alive is not None and has_no_writer(alive):
@@ -317,52 +286,65 @@ def usage_of(run: Run) -> "dict[str, object]":
     }
 
 
-def measure(words: "list[str]", request: "dict[str, Any]") -> "dict[str, object]":
-    """Run the program once between two sentinels; return all fields of the line."""
+def measure(words: "list[str]", request: "dict[str, Any]") -> "list[dict[str, object]]":
+    """Run the program between two sentinels; return all fields of the line of each start."""
     alive = busy = None
-    boot = "".join(words_of("/proc/sys/kernel/random/boot_id"))[:8]
+    boot = "".join(counters.words_of("/proc/sys/kernel/random/boot_id"))[:8]
     if request["alive"] is not None and request["boot"] in (None, boot):  # a FIFO is of one host
         alive = os.open(request["alive"], os.O_RDONLY | os.O_NONBLOCK)
-        if has_no_writer(alive):
-            raise Ended("the session has ended")
     if request["busy"] is not None:
         # A later session waits for this lock before it starts programs of its own.
         busy = os.open(request["busy"], os.O_RDWR | os.O_CREAT, 0o644)
         fcntl.flock(busy, fcntl.LOCK_EX)
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sentinel.py")
     if request["cwd"] is not None:
         os.chdir(request["cwd"])
-    run = Run(words, request, busy)
     cpus = request["cpus"]
     pinned = min(cpus) if cpus else None
-    sentinel = load(beside) if request["sentinel"] else None
-    result = {"host": socket.gethostname(), "load_1m": os.getloadavg()[0], "boot": boot}
+    sentinel = beside("sentinel.py") if request["sentinel"] else None
+    common = {"host": socket.gethostname(), "load_1m": os.getloadavg()[0], "boot": boot}
     if sentinel is not None:
         work, calls = sentinel.measure(pinned)
-        result.update(sentinel_before_s=work + calls, sentinel_calls_before_s=calls)
+        common.update(sentinel_before_s=work + calls, sentinel_calls_before_s=calls)
     if cpus:
         os.sched_setaffinity(0, cpus)
-    before, civil, raw = readings(), time.time(), clock()
-    result["started"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(civil))
+    seen = []
+    for number in range(request["starts"]):
+        if alive is not None and has_no_writer(alive):
+            raise Ended("the session has ended")
+        seen.append(start(Run(words, request, number, busy), alive))
+    if sentinel is not None:
+        work, calls = sentinel.measure(pinned)
+        common.update(sentinel_after_s=work + calls, sentinel_calls_after_s=calls)
+    # The outputs are read after the last start: the next one finds the caches as they were.
+    return [dict(common, **fields_of(run, fields)) for run, fields in seen]
+
+
+def start(run: Run, alive: "int | None") -> "tuple[Run, dict[str, object]]":
+    """Run the program once; return what the clocks and counters said, and the run itself."""
+    before, civil, raw = counters.readings(), time.time(), clock()
+    result = {"started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(civil))}  # type: dict[str, object]
     run.run(alive)
     result["clock_step_s"] = (time.time() - civil) - (clock() - raw)
-    result.update(growth(before, readings()))
-    result["frequency_mhz"] = frequency_mhz()
+    result.update(counters.growth(before, counters.readings()))
+    result["frequency_mhz"] = counters.frequency_mhz()
+    return run, result
+
+
+def fields_of(run: Run, fields: "dict[str, object]") -> "dict[str, object]":
+    """Return all fields of a start's own."""
+    result = dict(fields)
     result.update(usage_of(run))
     result.update(clock_start_s=run.started, clock_end_s=run.ended, wall_s=run.ended - run.started)
     result.update(outcome=run.outcome, why=run.why, exit_status=run.status, signal=run.signal)
-    if sentinel is not None:
-        work, calls = sentinel.measure(pinned)
-        result.update(sentinel_after_s=work + calls, sentinel_calls_after_s=calls)
     result["output_sha256"] = run.digest()
     if run.looker is not None:
         result["mapped"] = run.looker.files()
     return result
 
 
-def append(path: str, line: "dict[str, object]") -> None:
-    """Append one line with one write, and have it on the disk."""
-    data = (json.dumps(line, sort_keys=True) + "\n").encode()
+def append(path: str, lines: "list[dict[str, object]]") -> None:
+    """Append lines with one write, and have them on the disk."""
+    data = "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines).encode()
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         os.write(file, data)
@@ -372,7 +354,7 @@ def append(path: str, line: "dict[str, object]") -> None:
 
 
 def main(arguments: "list[str]") -> int:
-    """Read the request, measure, write the line."""
+    """Read the request, measure, write the lines."""
     if len(arguments) < 4 or arguments[0] != "--request" or arguments[2] != "--":
         sys.exit("usage: timer.py --request FILE -- PROGRAM ARGS")
     with open(arguments[1]) as file:

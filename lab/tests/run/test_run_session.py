@@ -200,6 +200,45 @@ def test_blocks_are_repeated_by_the_rule(tmp_path: Path) -> None:
     assert f"repeated blocks: {again[0].block}" in out
 
 
+NESTED = """
+seed = 7
+kind = "nested"
+[nested]
+sessions = 1
+launches = 2
+starts = 3
+[sentinel]
+above = 9.0
+[factors]
+environment = ["native", "native-again"]
+[application]
+command = ["sh", "-c", "echo $$ >> pids; [ $(wc -l < pids) != 6 ] || sleep 60; echo in 2.5"]
+responses = { rate = "in ([0-9.]+)" }
+"""
+
+
+def test_a_killed_launch_of_several_starts_is_begun_anew(tmp_path: Path) -> None:
+    write(tmp_path, NESTED)
+    child = start(tmp_path, "run", "d.toml")
+    # Two first runs, a launch of three rows, and the first start of the second launch.
+    wait_for(tmp_path, 3, child)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.communicate()
+    assert have_ended(tmp_path)
+    assert [one.row for one in read(tmp_path) if one.row] == [1, 2, 3]
+    status, out, errors = finish(tmp_path, "run", "d.toml")
+    assert status == 0, (out, errors)
+    made = [one for one in read(tmp_path) if one.row]
+    assert [one.row for one in made] == list(range(1, 13))
+    assert [one.levels["start"] for one in made] == ["1", "2", "3"] * 4
+    assert {one.value("rate") for one in made} == {2.5}
+    pairs = {(one.block, one.levels["environment"], one.sentinel_s()) for one in made}
+    assert len(pairs) == 4
+    # One case of ReFrame for each launch, and not for each start: first runs of two sessions, four
+    # launches, and the one that was killed.
+    assert (tmp_path / "d-records" / "reframe.log").read_text().count("[ RUN") == 2 * 2 + 4 + 1
+
+
 def test_a_path_with_spaces_and_quotes(tmp_path: Path) -> None:
     directory = tmp_path / "a b'c\"d"
     directory.mkdir()

@@ -134,6 +134,28 @@ def test_sentinels_stand_before_and_after(tmp_path: Path) -> None:
         assert found[f"sentinel_{name}_s"] > found[f"sentinel_calls_{name}_s"] > 0
 
 
+def test_several_starts_have_a_line_each_and_one_pair_of_sentinels(tmp_path: Path) -> None:
+    child = start(
+        tmp_path,
+        "sh",
+        "-c",
+        "echo $$; echo x >> f; [ $(wc -l < f) = 2 ] && exit 3",
+        starts=3,
+        sentinel=True,
+    )
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, errors
+    found = [json.loads(line) for line in (tmp_path / "measured.json").read_text().splitlines()]
+    assert [one["exit_status"] for one in found] == [1, 3, 1]
+    pids = {(tmp_path / name).read_text() for name in ("output", "output.1", "output.2")}
+    assert len(pids) == 3
+    assert len({one["output_sha256"] for one in found}) == 3
+    ends = [one["clock_end_s"] for one in found]
+    assert ends == sorted(ends)
+    for name in ("sentinel_before_s", "sentinel_after_s"):
+        assert len({one[name] for one in found}) == 1
+
+
 def test_the_program_is_pinned(tmp_path: Path) -> None:
     cpu = max(os.sched_getaffinity(0))
     line(tmp_path, "grep", "Cpus_allowed_list", "/proc/self/status", cpus=[cpu], sentinel=True)
