@@ -15,6 +15,7 @@ mod lab;
 mod machines;
 mod map;
 mod order;
+mod proot;
 mod release;
 mod shell;
 mod slurm;

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use testkit::{tools, users};
 
 use crate::lab;
+use crate::proot;
 use crate::shell::{Outcome, cargo, check, has, read, step};
 
 /// A program and the package that brings it.
@@ -25,6 +26,8 @@ const WANTED: &[(&str, &str)] = &[
     ("runc", "runc"),
     ("crun", "crun"),
     ("runsc", "runsc"),
+    ("proot", "proot"),
+    ("ch-run", "charliecloud-runtime"),
     ("mmdebstrap", "mmdebstrap"),
     // By these mmdebstrap makes the lab's images for a user without subordinate ids.
     ("fakechroot", "fakechroot"),
@@ -91,6 +94,8 @@ const WANTED_FILES: &[(&str, &str)] = &[
     ("/usr/share/perl5/Switch.pm", "libswitch-perl"),
     // For the clients that are Python programs.
     ("/usr/bin/pip3", "python3-pip"),
+    // `PRoot` is linked to it.
+    ("/usr/include/talloc.h", "libtalloc-dev"),
 ];
 
 /// Installs what is missing and makes the test users if root calls; else prints what is missing.
@@ -110,6 +115,7 @@ pub(crate) fn set_up() -> Outcome {
     build_pjdfstest();
     install_clients();
     lab::set_up();
+    proot::set_up();
     if root {
         add_rust_target();
         users::create().map_err(|error| format!("making the test users: {error}"))?;
