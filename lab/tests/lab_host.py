@@ -27,6 +27,8 @@ MORE = [path for path in os.environ.get("CORACLE_LAB_TEST_PATH", "").split(":") 
 """Directories of further peers."""
 LINKS = ("cat", "printf", "env", "pwd", "ls", "touch", "echo")
 """Programs of the image, which are all busybox."""
+PEERS = ("udocker", "proot")
+"""Programs that are installed beside this Python."""
 
 
 def skip(why: str) -> None:
@@ -111,6 +113,9 @@ def make(directory: Path) -> None:
         path.mkdir()
     shutil.copy(built("coracle"), host.bin / "coracle")
     (host.bin / "docker").symlink_to("coracle")
+    for peer in (Path(sys.executable).with_name(name) for name in PEERS):
+        if peer.exists():
+            (host.bin / peer.name).symlink_to(peer)
     ignore = shutil.ignore_patterns("__pycache__", ".*")
     for part in ("coracle_lab", "apps"):
         shutil.copytree(LAB / part, host.lab / part, ignore=ignore)

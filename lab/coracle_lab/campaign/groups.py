@@ -23,8 +23,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "coracle:F2", "coracle:R1", "coracle:R2", "coracle:R3", "coracle:S1",
     ),
     "@peers": (
-        "bwrap", "podman", "docker", "apptainer", "singularity", "charliecloud", "runc", "crun",
-        "proot", "fakechroot", "udocker:P1", "udocker:F3", "udocker:R1",
+        "bwrap", "podman", "docker", "apptainer", "apptainer-sid", "singularity", "charliecloud",
+        "runc", "crun", "proot", "fakechroot", "udocker:P1", "udocker:F3", "udocker:R1",
     ),
 }  # fmt: skip
 CONTROLS = GROUPS["@native"]

@@ -32,10 +32,11 @@ Keys of an entry:
 Placeholders: `{program}`, `{value}`, `{image}`; `{tree}` (the root tree: the one that the user
 names, else the image's, exported by Coracle); `{rootfs}` (the tree that the user names in place of
 an image); `{workdir}`, `{gpus}`; `{scratch}` (a directory for this environment and setting),
-`{id}` (a short text for the same); `{python}`, `{here}` (this package's directory), `{probe_tree}`
-(in `probe`); `{uid}`, `{gid}`, `{user}`. For each volume: `{volume}` (HOST:CONTAINER[:ro]), or
-`{source}` and `{target}` of those that can be written to, and `{ro_source}` and `{ro_target}` of
-the others. `{variable}` is NAME=VALUE, and `{passed}` the name of a variable that the caller has.
+`{id}` (a short text for the same), `{cache}` (the directory for what all share); `{python}`,
+`{here}` (this package's directory), `{probe_tree}` (in `probe`); `{uid}`, `{gid}`, `{user}`. For
+each volume: `{volume}` (HOST:CONTAINER[:ro]), or `{source}` and `{target}` of those that can be
+written to, and `{ro_source}` and `{ro_target}` of the others. `{variable}` is NAME=VALUE, and
+`{passed}` the name of a variable that the caller has.
 How groups and placeholders work together: `template.py`. A command in `prepare` or `clean` is a
 group: it is left out or repeated likewise.
 

@@ -68,6 +68,11 @@ class Environment:
         used = placeholders(self.entry.command) | placeholders(self.entry.prepare)
         return bool(used & {"volume", "ro_source"})
 
+    @property
+    def has_options(self) -> bool:
+        """Whether words of a design's options can be put into its command."""
+        return "option" in placeholders(self.entry.command)
+
     def probe(self) -> Probe:
         """Finds out whether the environment is usable, by starting something in it."""
         entry = self.entry
@@ -75,13 +80,12 @@ class Environment:
             return Probe(False, "", f"{self.name} needs root")
         if entry.program is not None and shutil.which(entry.program) is None:
             return Probe(False, "", f"{entry.program} is not in PATH")
+        # Some versions can only be asked when something has been prepared.
+        why = self._own_probe() if entry.probe else self._try_program()
         version = ""
         if entry.version:
             said = run(fill(entry.version, values(Setting(), self._single(Setting()))), LIMIT_S)
-            if said.why:
-                return Probe(False, "", said.why)
-            version = said.version()
-        why = self._own_probe() if entry.probe else self._try_program()
+            why, version = why or said.why, said.version()
         return Probe(not why, version, why)
 
     def _own_probe(self) -> str:
@@ -120,8 +124,8 @@ class Environment:
         """Returns the part of a setting that `prepare` depends on: rows of equal parts share
         what was prepared."""
         if "variable" in placeholders([*self.entry.prepare, *self.entry.clean]):
-            return replace(setting, ranks=1)
-        return replace(setting, variables={}, ranks=1)
+            return replace(setting, ranks=1, options=())
+        return replace(setting, variables={}, ranks=1, options=())
 
     def clean(self, setting: Setting) -> None:
         """Undoes what `prepare` has done, but for trees and images, which are kept."""
@@ -164,6 +168,7 @@ class Environment:
             single["tree"] = str(root.absolute())
         scratch = trees.scratch(self.name, self.prepared(setting))
         single["scratch"] = str(scratch)
+        single["cache"] = str(trees.cache())
         single["id"] = scratch.name
         return single
 
@@ -188,6 +193,11 @@ class Environment:
             raise LabError(f"{self.name} cannot choose the working directory")
         if setting.variables and "variable" not in used:
             raise LabError(f"{self.name} cannot set variables")
+        if setting.options and not self.has_options:
+            raise LabError(
+                f"{self.name} takes no options of a design",
+                'an entry that takes them has the group ["{option}"] in its command',
+            )
 
     def _check_gpus(self, setting: Setting, used: set[str]) -> None:
         if setting.gpus is None:

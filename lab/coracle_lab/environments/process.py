@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 _LENGTH = 300
 """The longest line that is repeated to the user."""
+_ERROR = re.compile(r"^(error|fatal|e: )|\berror: ", re.I)
+"""A line that names the error: of a program, of apt, of a compiler (`a.c:1:2: error: ...`)."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What a command has written, and why it counts as failed (nothing: it has not)."""
+    """All that a command has written, and why it counts as failed (nothing: it has not)."""
 
     out: str
     why: str
@@ -55,16 +57,23 @@ def run(command: Sequence[str], limit_s: float) -> Said:
             raise
     if child.returncode == 0:
         return Said(out + errors, "")
-    return Said(out, _reason(errors or out) or _status(command[0], child.returncode))
+    why = _reason(errors or out) or _status(command[0], child.returncode)
+    return Said(out + errors, why)
 
 
 def _reason(text: str) -> str:
-    """The line that names the error: the first that says so, else the last one."""
+    """The line that names the error: the first that says so, else the last one.
+
+    Coracle says what caused it in the line after that.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return ""
-    named = [line for line in lines if line.lower().startswith(("error", "fatal"))]
-    return re.sub(r"^(error|fatal): ", "", (named or lines[-1:])[0], flags=re.I)[:_LENGTH]
+    at = next((at for at, line in enumerate(lines) if _ERROR.search(line)), -1)
+    named = re.sub(r"^(error|fatal): ", "", lines[at], flags=re.I)
+    if at >= 0 and (cause := "".join(lines[at + 1 : at + 2])).startswith("cause: "):
+        named = f"{named}: {cause.removeprefix('cause: ')}"
+    return named[:_LENGTH]
 
 
 def _status(program: str, status: int) -> str:

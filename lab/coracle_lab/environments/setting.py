@@ -33,6 +33,8 @@ class Setting:
 
     Environments that give the caller's variables to the program anyway do not need these names.
     """
+    options: tuple[str, ...] = ()
+    """Words of a design's options, put into the environment's command."""
     ranks: int = 1
     """For environments that start the ranks themselves."""
 
@@ -84,6 +86,7 @@ def values(setting: Setting, single: Mapping[str, str | None]) -> Values:
         ],
         "variables": [{"variable": f"{name}={value}"} for name, value in setting.variables.items()],
         "passed": [{"passed": name} for name in setting.passed],
+        "options": [{"option": word} for word in setting.options],
     }
     common = {
         "python": sys.executable,

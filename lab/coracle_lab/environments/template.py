@@ -32,6 +32,7 @@ SINGLE = frozenset(
         "rootfs",
         "tree",
         "scratch",
+        "cache",
         "python",
         "here",
         "workdir",
@@ -54,6 +55,7 @@ FAMILIES: Mapping[str, str] = {
     "ro_target": "readonly",
     "variable": "variables",
     "passed": "passed",
+    "option": "options",
 }
 """Placeholders that stand for each member of a family, and the family."""
 

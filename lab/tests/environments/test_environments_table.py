@@ -54,6 +54,18 @@ command = ["{program}", ["{variable}"]]
 """
 
 
+def test_options_of_a_design_stand_before_the_image() -> None:
+    setting = Setting(image="x", options=("--init", "--volume=/a:/b"))
+    words = environments.find("coracle:I1").command(["true"], setting)
+    at = words.index("--execmode=I1")
+    assert words[at + 1 : at + 3] == ["--init", "--volume=/a:/b"]
+    assert words[-2:] == ["x", "true"]
+    plain = environments.find("coracle:I1")
+    assert plain.prepared(setting) == plain.prepared(Setting(image="x"))
+    with pytest.raises(LabError, match="native takes no options of a design"):
+        environments.find("native").command(["true"], Setting(options=("--init",)))
+
+
 def table(directory: Path, text: str) -> list[Path]:
     """Writes a table."""
     path = directory / "mine.toml"
