@@ -92,7 +92,13 @@ def _build_in(given: Mapping[str, Any]) -> Any:
 def images(given: Sequence[Mapping[str, Any]]) -> tuple[Image, ...]:
     """Returns the recipes of images that a design has."""
     return tuple(
-        Image(entry["name"], entry["release"], tuple(entry.get("packages", ()))) for entry in given
+        Image(
+            entry["name"],
+            entry["release"],
+            tuple(entry.get("packages", ())),
+            entry.get("layers", 1),
+        )
+        for entry in given
     )
 
 

@@ -83,8 +83,8 @@ def _message(source: Source, error: Any) -> tuple[int, LabError]:
     """Returns the line and the error for one violation of the schema."""
     path = tuple(error.absolute_path)
     path, what, hint = _explained(path, error)
-    line = source.line(path)
     # What is missing has no line, and is often the key that another line misspells.
+    line = source.line(path) if error.validator != "required" else None
     return line or sys.maxsize, LabError(f"{source.where(path)}: {what}", hint)
 
 

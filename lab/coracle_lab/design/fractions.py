@@ -13,10 +13,9 @@ from itertools import combinations
 from typing import Any
 
 from coracle_lab.design.check import Source
-from coracle_lab.design.model import Design, Factor
+from coracle_lab.design.model import FRACTIONS, Design, Factor
 from coracle_lab.errors import LabError
 
-FRACTIONS = ("fractional", "plackett-burman")
 FACTORS_AT_MOST = 26
 
 
@@ -36,9 +35,13 @@ def _pydoe() -> Any:
 def check_fraction(
     source: Source, tree: Mapping[str, Any], kind: str, factors: tuple[Factor, ...]
 ) -> str | None:
-    """Checks the factors of a fraction; returns the generator of a fractional design."""
+    """Checks the factors of a fraction; returns the generator of a fractional design.
+
+    An environment alone is no factor: all rows have it.
+    """
     if kind not in FRACTIONS:
         return None
+    factors = tuple(one for one in factors if one.name != "environment" or len(one.levels) > 1)
     for factor in factors:
         if len(factor.levels) != 2:
             source.fail(
@@ -90,7 +93,7 @@ def _checked(source: Source, generator: str, count: int) -> str:
 
 def matrix(design: Design) -> list[tuple[int, ...]]:
     """Returns the fraction, one tuple of -1 and +1 (first and second level) for each cell."""
-    count = len(design.factors)
+    count = len(design.varied)
     pydoe = _pydoe()
     try:
         if design.kind == "plackett-burman":
@@ -109,13 +112,13 @@ def matrix(design: Design) -> list[tuple[int, ...]]:
 
 def fraction_cells(design: Design) -> list[dict[str, str]]:
     """Returns the cells of a fraction, in the order of its matrix."""
-    return [
-        {
-            factor.name: factor.levels[0 if sign < 0 else 1]
-            for factor, sign in zip(design.factors, signs, strict=True)
-        }
-        for signs in matrix(design)
-    ]
+    found = []
+    for signs in matrix(design):
+        sign = dict(zip((factor.name for factor in design.varied), signs, strict=True))
+        found.append(
+            {f.name: f.levels[1 if sign.get(f.name, -1) > 0 else 0] for f in design.factors}
+        )
+    return found
 
 
 def aliases(design: Design) -> list[str]:
@@ -128,7 +131,7 @@ def aliases(design: Design) -> list[str]:
         return []
     rows = matrix(design)
     columns = list(zip(*rows, strict=True))
-    names = [factor.name for factor in design.factors]
+    names = [factor.name for factor in design.varied]
     found = []
     for main, column in enumerate(columns):
         for one, other in combinations(range(len(names)), 2):

@@ -14,6 +14,9 @@ Kind = Literal["blocks", "completely-randomised", "fractional", "plackett-burman
 BuildIn = Literal["image", "host"]
 Same = Literal["program", "files"]
 
+FRACTIONS: tuple[Kind, ...] = ("fractional", "plackett-burman")
+"""Kinds whose cells are a fraction of all; they are judged by the effects of their factors."""
+
 NESTED_COLUMNS = ("session", "launch", "start")
 """Levels that a nested design adds to each row, from the outermost to the innermost."""
 
@@ -104,11 +107,15 @@ class Application:
 
 @dataclass(frozen=True)
 class Image:
-    """How an image is made if Coracle's store lacks it: a Debian release and its packages."""
+    """How an image is made if Coracle's store lacks it: a Debian release and its packages.
+
+    All is in the first of its `layers`; each further one has a small file.
+    """
 
     name: str
     release: str
     packages: tuple[str, ...] = ()
+    layers: int = 1
 
 
 @dataclass(frozen=True)
@@ -127,7 +134,8 @@ class Design:
     `generator` holds the words of a fractional design ("a b c abc"), one for each factor; without
     it `resolution` says which one to take.
     `same` says which files have to be the same bytes in all environments as in the base: the
-    program's, or those of its libraries too. `images` are recipes.
+    program's, or those of its libraries too. `images` are recipes. `options` has for factors that
+    are options the words that each level puts into the environment's command.
     `notes` are sentences for the user about what is allowed but weakens the design.
     """
 
@@ -152,12 +160,27 @@ class Design:
     same: Same | None = None
     nodes: Nodes | None = None
     images: tuple[Image, ...] = ()
+    options: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     text: str = ""
     notes: tuple[str, ...] = ()
 
     def factor(self, name: str) -> Factor | None:
         """Returns the factor of this name, if the design has it."""
         return next((factor for factor in self.factors if factor.name == name), None)
+
+    @property
+    def screens(self) -> bool:
+        """Whether the design is a fraction, which is judged by the effects of its factors."""
+        return self.kind in FRACTIONS
+
+    @property
+    def varied(self) -> tuple[Factor, ...]:
+        """The factors that have more than one level."""
+        return tuple(factor for factor in self.factors if len(factor.levels) > 1)
+
+    def option_words(self, levels: Mapping[str, str]) -> tuple[str, ...]:
+        """Returns the words that a row's levels put into the environment's command."""
+        return tuple(word for name, words in self.options.items() for word in words[levels[name]])
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from coracle_lab.design.check import Source, check, near, spelled
 from coracle_lab.design.fractions import check_fraction
 from coracle_lab.design.model import (
     COLUMNS,
+    FRACTIONS,
     NESTED_COLUMNS,
     Design,
     Factor,
@@ -26,6 +27,7 @@ from coracle_lab.design.model import (
     Nodes,
     Precision,
 )
+from coracle_lab.design.options import check_used, options
 from coracle_lab.errors import LabError
 
 if sys.version_info >= (3, 11):
@@ -71,6 +73,8 @@ def of_tree(source: Source, tree: dict[str, Any]) -> Design:
     factors = _factors(source, tree["factors"])
     generator = check_fraction(source, tree, kind, factors)
     left_out = _left_out(source, tree.get("where", []), factors, kind)
+    words = options(source, tree.get("options", {}), factors)
+    check_used(source, tree, kind, factors)
     precision = _precision(source, tree, kind)
     nested = Nested(**{k: int(v) for k, v in tree["nested"].items()}) if "nested" in tree else None
     design = Design(
@@ -84,7 +88,7 @@ def of_tree(source: Source, tree: dict[str, Any]) -> Design:
         generator=generator,
         resolution=tree.get("fractional", {}).get("resolution"),
         left_out=left_out,
-        base=tree.get("base", "native"),
+        base=_base(tree, factors),
         margin=float(tree.get("margin", 0.01)),
         responses=tuple(tree.get("responses", ("wall_s",))),
         application=application(source, tree.get("application"), factors),
@@ -95,6 +99,7 @@ def of_tree(source: Source, tree: dict[str, Any]) -> Design:
         same=tree.get("same"),
         nodes=Nodes(**tree["nodes"]) if "nodes" in tree else None,
         images=images(tree.get("image", ())),
+        options=words,
         text=tree.get("text", ""),
         notes=tuple(_notes(source, tree, factors)),
     )
@@ -156,7 +161,7 @@ def _left_out(
     """Returns every cell that a `where` leaves out, in standard order."""
     if not entries:
         return ()
-    if kind in ("fractional", "plackett-burman"):
+    if kind in FRACTIONS:
         source.fail(
             ("where",),
             f"a {kind} design without some of its rows mixes up the effects of its factors",
@@ -268,8 +273,11 @@ def _replicates(
 
 def _notes(source: Source, tree: Mapping[str, Any], factors: tuple[Factor, ...]) -> Iterator[str]:
     """Yields what is allowed but weakens the design."""
-    base = tree.get("base", "native")
     environment = next((factor for factor in factors if factor.name == "environment"), None)
+    if tree.get("kind") in FRACTIONS:
+        _without_base(source, tree, environment)
+        return
+    base = tree.get("base", "native")
     if environment is None:
         if "base" in tree:
             source.fail(("base",), 'there is no factor "environment"', "take base out, or add it")
@@ -283,6 +291,25 @@ def _notes(source: Source, tree: Mapping[str, Any], factors: tuple[Factor, ...])
         yield f'no "{base}{AGAIN}" among the environments: without A/A no verdict is printed'
 
 
+def _base(tree: Mapping[str, Any], factors: tuple[Factor, ...]) -> str:
+    """Returns the base; of a fraction the first environment, which compares nothing there."""
+    if tree.get("kind") in FRACTIONS:
+        return next((one.levels[0] for one in factors if one.name == "environment"), "native")
+    return str(tree.get("base", "native"))
+
+
+def _without_base(source: Source, tree: Mapping[str, Any], environment: Factor | None) -> None:
+    """Refuses what needs a base, which a fraction does not have."""
+    for key in ("base", "same"):
+        if key in tree:
+            what = "a fraction has no base: each factor's second level is compared with its first"
+            source.fail((key,), what, f"take {key} out")
+    several = environment is not None and len(environment.levels) > 1
+    if several and tree.get("application", {}).get("texts"):
+        what = "the rows of a fraction with two environments have no base whose texts they have"
+        source.fail(("application", "texts"), what, "take texts out, or one environment")
+
+
 def _too_many(source: Source) -> None:
     source.fail(
         ("factors",),
@@ -293,7 +320,7 @@ def _too_many(source: Source) -> None:
 
 def _bounded(source: Source, design: Design) -> None:
     """Refuses a design whose rows would not fit into memory or a lifetime."""
-    if design.kind in ("fractional", "plackett-burman"):
+    if design.screens:
         return
     cells = math.prod(len(factor.levels) for factor in design.factors)
     if cells > CELLS_AT_MOST:

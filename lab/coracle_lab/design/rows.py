@@ -15,7 +15,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 
-from coracle_lab.design.fractions import FRACTIONS, fraction_cells
+from coracle_lab.design.fractions import fraction_cells
 from coracle_lab.design.model import Application, Design, Row
 from coracle_lab.design.order import VERSION, permuted
 from coracle_lab.design.parse import full_factorial
@@ -27,7 +27,7 @@ def standard(design: Design) -> list[tuple[int, dict[str, str]]]:
 
     A cell that is left out keeps its number to itself.
     """
-    if design.kind in FRACTIONS:
+    if design.screens:
         return list(enumerate(fraction_cells(design), start=1))
     gone = {tuple(cell.levels.values()) for cell in design.left_out}
     every = enumerate(full_factorial(design.factors), start=1)
@@ -140,6 +140,7 @@ def digest(design: Design) -> str:
         for name, value in (
             ("same", design.same),
             ("nodes", asdict(design.nodes) if design.nodes else None),
+            ("options", design.options or None),
         )
         if value is not None
     }

@@ -2,8 +2,9 @@
 
 Pure: tables in, tables out. Nothing is read, printed or drawn; equal values and seeds give equal
 results. `compare` is the lab's own statistics, `guard` decides from A/A whether to trust them,
-`mixed` fits all cells of a design at once, `distribution` shows whether the assumptions hold,
-and `as_in_paper` computes what the papers printed.
+`screens` judges the factors of two-level designs, `mixed` fits all cells of a design at once,
+`distribution` shows whether the assumptions hold, and `as_in_paper` computes what the papers
+printed.
 
 Nothing is invented: where values give no interval (one replicate, equal values, zero, NaN), the
 result holds none and says why.
@@ -16,6 +17,7 @@ from coracle_lab.stats.distribution import Distribution, distribution
 from coracle_lab.stats.many import Dunnett, dunnett, holm
 from coracle_lab.stats.mixed import Effect, Mixed, Observation, mixed
 from coracle_lab.stats.paper import Masked, PaperView, as_in_paper
+from coracle_lab.stats.screen import MainEffect, Runs, Screen, screens
 from coracle_lab.stats.verdict import Guard, blocks_needed, guard
 
 __all__ = [
@@ -27,10 +29,13 @@ __all__ = [
     "Effect",
     "Guard",
     "Interval",
+    "MainEffect",
     "Masked",
     "Mixed",
     "Observation",
     "PaperView",
+    "Runs",
+    "Screen",
     "Values",
     "as_in_paper",
     "blocks_needed",
@@ -43,4 +48,5 @@ __all__ = [
     "holm",
     "mixed",
     "precise",
+    "screens",
 ]

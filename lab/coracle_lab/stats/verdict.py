@@ -51,19 +51,39 @@ def _span(low: float, high: float) -> str:
     return f"{texts[0]} to {texts[1]} %"
 
 
-def judge(estimate: Estimate, ratio95: Interval, margin: float, holm_p: float, family: int) -> str:
-    """Returns the verdict on one comparison; `family` comparisons share the 5 % by Holm."""
+def of_pairs(blocks: int) -> float:
+    """Returns the degrees of freedom of a mean over so many blocks."""
+    return blocks - 1
+
+
+def judge(
+    estimate: Estimate,
+    ratio95: Interval,
+    margin: float,
+    holm_p: float,
+    family: int,
+    freedom: Callable[[int], float] = of_pairs,
+) -> str:
+    """Returns the verdict on one comparison; `family` comparisons share the 5 % by Holm.
+
+    `freedom` says how many degrees of freedom so many blocks give.
+    """
     if estimate.tost_p(math.log1p(margin)) < ALPHA:
         return f"equal within ±{percent(margin)} % (TOST)"
     if holm_p < ALPHA and not ratio95.holds(1.0):
         if ratio95.low > 1:
             return f"slower by {_span(ratio95.low - 1, ratio95.high - 1)}"
         return f"faster by {_span(1 - ratio95.high, 1 - ratio95.low)}"
-    more = max(1, blocks_to_decide(estimate, margin, family) - estimate.blocks)
+    more = max(1, blocks_to_decide(estimate, margin, family, freedom) - estimate.blocks)
     return f"undecided: about {more} more block{'' if more == 1 else 's'}"
 
 
-def blocks_to_decide(estimate: Estimate, margin: float, family: int = 1) -> int:
+def blocks_to_decide(
+    estimate: Estimate,
+    margin: float,
+    family: int = 1,
+    freedom: Callable[[int], float] = of_pairs,
+) -> int:
     """Returns the blocks that decide with 80 % power, if mean and spread stay what they are.
 
     The nearer decision counts: that the ratio is within the margin, or that it is not 1. Powers
@@ -74,13 +94,13 @@ def blocks_to_decide(estimate: Estimate, margin: float, family: int = 1) -> int:
 
     def equal(n: int) -> bool:
         se = estimate.sd / math.sqrt(n)
-        factor = stats.t.ppf(1 - ALPHA, n - 1)
+        factor = stats.t.ppf(1 - ALPHA, freedom(n))
         above, below = (stats.norm.cdf((bound + side) / se - factor) for side in (size, -size))
         return bool(above + below - 1 >= POWER)
 
     def different(n: int) -> bool:
         se = estimate.sd / math.sqrt(n)
-        factor = stats.t.ppf(1 - ALPHA / 2 / family, n - 1)
+        factor = stats.t.ppf(1 - ALPHA / 2 / family, freedom(n))
         return bool(stats.norm.cdf(size / se - factor) >= POWER)
 
     return min(_smallest(equal) if size < bound else BLOCKS_AT_MOST, _smallest(different))
