@@ -53,6 +53,11 @@ class Build:
         """The file that is there when the build is whole."""
         return self.directory.with_name(f"{self.directory.name}.done")
 
+    @property
+    def log(self) -> Path:
+        """The file with what the command wrote that failed."""
+        return self.directory.with_name(f"{self.directory.name}.log")
+
 
 @cache
 def _host() -> str:
@@ -100,10 +105,13 @@ def make(build: Build) -> None:
         if build.whole.exists() and build.directory.is_dir():
             return
         _check_source(build)
+        _own(build)
         shutil.rmtree(build.directory, ignore_errors=True)
         build.directory.mkdir()
+        build.log.unlink(missing_ok=True)
         for command in build.commands:
             _run(build, command)
+        _own(build)
         build.whole.write_text(
             json.dumps({"commands": build.commands, "image": build.image}, indent=1) + "\n"
         )
@@ -132,6 +140,18 @@ def _check_source(build: Build) -> None:
         )
 
 
+def _own(build: Build) -> None:
+    """Makes the user the owner of all files of a build, for native rows and for the next build.
+
+    In an image root builds, who may give files away: tar does, to the owners in its archive.
+    """
+    if build.image is None:
+        return
+    user = os.geteuid()
+    if any(path.lstat().st_uid != user for path in build.directory.rglob("*")):
+        _run(build, ("chown", "-hR", "0:0", str(build.directory)))
+
+
 def _run(build: Build, command: tuple[str, ...]) -> None:
     """Runs one command of a build, in its directory."""
     words = list(command)
@@ -151,8 +171,9 @@ def _run(build: Build, command: tuple[str, ...]) -> None:
     said = run(words, LIMIT_S)
     if said.why:
         where = f"in image {build.image}" if build.image is not None else "on the host"
+        build.log.write_text(f"{shlex.join(command)}\n{said.out}", errors="surrogateescape")
         raise LabError(
             f"{build.name} cannot be built {where}: {said.why}",
-            f"the command was: {shlex.join(command)}",
+            f"the command was: {shlex.join(command)}; what it wrote is in {build.log}",
             FAILED,
         )

@@ -2,7 +2,7 @@
 
 `mmdebstrap` makes the tree, in the mode that it chooses: as root, or in a user namespace, which
 needs a range of ids in /etc/subuid. Where that cannot be, fakechroot is used if it is installed.
-`coracle import` puts the tree into the store.
+`coracle import` puts the tree into the store; an image of several layers is loaded.
 
 The host's own package sources are taken if they are of that release, so that a local mirror is
 used; else mmdebstrap's.
@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from coracle_lab.applications import layers
 from coracle_lab.design import Image
 from coracle_lab.environments import trees
 from coracle_lab.environments.process import Said, run
@@ -92,14 +93,18 @@ def make(recipe: Image) -> None:
         said = run(command(program, recipe, archive), LIMIT_S)
         if said.why:
             raise _not_made(recipe, said)
-        said = run([_coracle(), "import", "-q", str(archive), recipe.name], LIMIT_S)
+        words = ["import", "-q", str(archive), recipe.name]
+        if recipe.layers > 1:
+            words = ["load", "-q", "-i", str(archive.with_name("layers.tar"))]
+            layers.write(archive, recipe.layers, recipe.name, archive.with_name("layers.tar"))
+        said = run([_coracle(), *words], LIMIT_S)
         if said.why:
             raise LabError(f"image {recipe.name} cannot be imported: {said.why}", status=FAILED)
 
 
 def command(program: str, recipe: Image, archive: Path) -> list[str]:
     """Returns the command that makes the tree of an image."""
-    words = [program, "--quiet", "--variant=minbase"]
+    words = [program, "--variant=minbase"]  # With --quiet apt does not say what it lacks.
     words += [f"--dpkgopt=path-exclude=/usr/share/{unread}/*" for unread in UNREAD]
     packages = list(recipe.packages)
     if _needs_fakechroot():
@@ -152,4 +157,6 @@ def _not_made(recipe: Image, said: Said) -> LabError:
             "install fakechroot and fakeroot, or have a range of ids in /etc/subuid and uidmap;"
             f" or import a tree that another machine made: coracle import FILE {recipe.name}"
         )
+    elif "Unable to locate package" in said.why or "Release file" in said.why:
+        hint = "correct its [[image]]: a release of Debian, and packages of that release"
     return LabError(f"image {recipe.name} cannot be made: {said.why}", hint, FAILED)

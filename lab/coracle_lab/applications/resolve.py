@@ -8,7 +8,11 @@ application stands at the end. Errors name the lines of the user's text.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +20,7 @@ from coracle_lab.applications import sources, toml
 from coracle_lab.applications.table import APPS, Table, find, table
 from coracle_lab.design import Design
 from coracle_lab.design.application import PLACEHOLDER
-from coracle_lab.design.check import Source, check
+from coracle_lab.design.check import Source, check, near
 from coracle_lab.design.parse import of_tree, read
 from coracle_lab.design.place import headers
 from coracle_lab.errors import LabError
@@ -36,7 +40,9 @@ def resolve(text: str, name: str, files: Sequence[Path] = (), directory: Path | 
     if "application" in tree:
         own = directory if directory is not None else Path(name).parent
         whole["application"] = _application(source, tree["application"], known, own)
+        source = _merged(source, tree["application"], known)
     design = of_tree(source, whole)
+    _responses(source, design)
     recipes = list(_recipes(design, known, tree.get("image", [])))
     if recipes:
         whole["image"] = [*tree.get("image", []), *recipes]
@@ -62,6 +68,56 @@ def _application(
     if "source" in merged:
         merged["source_sha256"] = sources.digest(merged["source"])
     return merged
+
+
+@dataclass(frozen=True)
+class Merged(Source):
+    """The text of a design whose application is an entry of a table: an error about a key that
+    the design does not have itself is in the table."""
+
+    own: Mapping[str, Any]
+    entry: Source
+    number: int
+
+    def where(self, path: tuple[str | int, ...]) -> str:
+        """Returns the place of a key, in the design or in the table."""
+        inner: Any = self.own
+        for part in path[1:] if path[:1] == ("application",) else ():
+            if isinstance(inner, Mapping) and part not in inner:
+                return self.entry.where(("application", self.number, *path[1:]))
+            inner = inner[part]
+        return super().where(path)
+
+
+def _merged(source: Source, own: Mapping[str, Any], known: Table) -> Source:
+    """Returns the source of a design, and of the entry that it uses."""
+    if "use" not in own:
+        return source
+    return Merged(source.text, source.name, own, *known.places[own["use"]])
+
+
+@cache
+def _fields() -> tuple[str, ...]:
+    """Returns the names that a record of every application has."""
+    path = resources.files("coracle_lab").joinpath("run", "schema", "record.json")
+    return tuple(json.loads(path.read_text("utf-8"))["$defs"]["record"]["properties"])
+
+
+def _responses(source: Source, design: Design) -> None:
+    """Refuses responses that no row can have. Those that `reads` finds are known by rows alone."""
+    application = design.application
+    if application is None or application.reads is not None:
+        return
+    found = list(application.responses)
+    known = [*found, "wall_s", "user_s", "system_s", "max_rss_bytes"]
+    for name in design.responses:
+        some = name.endswith("@*") and any(one.startswith(name[:-1]) for one in found)
+        if not some and name not in known and name not in _fields():
+            source.fail(("responses",), f'there is no response "{name}"', near(name, known))
+    for name in application.rates:
+        if name not in {one.partition("@")[0] for one in found} | set(found):
+            hint = near(name, found) if found else "rates are names of responses: add it there"
+            source.fail(("application", "rates"), f'there is no response "{name}"', hint)
 
 
 def images(design: Design) -> Iterator[str]:

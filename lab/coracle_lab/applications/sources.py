@@ -37,6 +37,11 @@ def headers(directory: Path) -> list[Path]:
 def digest(source: str) -> str:
     """Returns the SHA-256 of all names and contents of a source."""
     directory = place(source)
+    if directory.is_file():
+        raise LabError(
+            f"{directory}: the application's source is a file, and has to be a directory",
+            "unpack an archive (tar xf FILE), and name the directory that it makes",
+        )
     if not directory.is_dir():
         raise LabError(
             f"{directory}: the application's source is not there",

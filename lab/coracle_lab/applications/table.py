@@ -25,10 +25,11 @@ APPS = "{apps}"
 @dataclass(frozen=True)
 class Table:
     """All applications and images by name; `source` of an entry is already absolute, or below
-    `APPS`."""
+    `APPS`. `places` are the files of the applications, and their numbers there."""
 
     applications: Mapping[str, Mapping[str, Any]]
     images: Mapping[str, Mapping[str, Any]]
+    places: Mapping[str, tuple[Source, int]]
 
 
 @cache
@@ -59,6 +60,7 @@ def table(more: Sequence[Path] = ()) -> Table:
     """Returns the built-in table, with the entries of the user's files."""
     applications: dict[str, Mapping[str, Any]] = {}
     images: dict[str, Mapping[str, Any]] = {}
+    places: dict[str, tuple[Source, int]] = {}
     for path in [*builtin(), *more]:
         tree, source = _read(path)
         for number, entry in enumerate(tree.get("application", [])):
@@ -69,6 +71,7 @@ def table(more: Sequence[Path] = ()) -> Table:
                     "give it another name",
                 )
             applications[entry["name"]] = _placed(entry, path)
+            places[entry["name"]] = source, number
         for number, entry in enumerate(tree.get("image", [])):
             if images.setdefault(entry["name"], entry) != entry:
                 source.fail(
@@ -76,7 +79,7 @@ def table(more: Sequence[Path] = ()) -> Table:
                     f'there is another image "{entry["name"]}" already',
                     "give it another name, or the same release and packages",
                 )
-    return Table(applications, images)
+    return Table(applications, images, places)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], Source]:

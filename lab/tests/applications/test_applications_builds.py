@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,47 @@ def test_a_build_that_was_cut_off_is_made_anew() -> None:
     (build.directory / "half").touch()
     builds.make(build)
     assert sorted(path.name for path in build.directory.iterdir()) == ["a"]
+
+
+def test_a_failed_build_names_the_error_and_keeps_what_was_written(tmp_path: Path) -> None:
+    said = "cc -c a.c\na.c:1:2: error: no such type\nmake: *** [Makefile:6: a.o] Error 1\n"
+    script = 'test -e "$1" || { printf "$2" >&2; echo told; exit 2; }'
+    commands = (("sh", "-c", script, "sh", str(tmp_path / "mended"), said),)
+    build = builds.of(application(build=commands), {})
+    assert build is not None
+    with pytest.raises(LabError) as error:
+        builds.make(build)
+    assert error.value.message.endswith("on the host: a.c:1:2: error: no such type")
+    assert str(build.log) in (error.value.hint or "")
+    assert build.log.read_text().endswith(f"told\n{said}")
+    (tmp_path / "mended").touch()
+    builds.make(build)
+    assert not build.log.exists()
+
+
+def test_what_an_images_root_has_given_away_becomes_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tar does it, as root: native rows could not read it, and no later build could remove it."""
+    said = tmp_path / "said"
+    (tmp_path / "coracle").write_text(
+        f'#!/bin/sh\n[ $1 = image ] && exec echo sha256:0\necho "$@" >> {said}\n'
+        f"for build in {tmp_path}/cache/apps/own-*[0-9a-f]/; do touch $build/a; done\n"
+    )
+    (tmp_path / "coracle").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    own = application(build_in="image", image="x", build=(("tar", "xf", "{source}"),))
+    build = builds.of(own, {})
+    assert build is not None
+    builds.make(build)
+    assert "chown" not in said.read_text()
+    build.whole.unlink()
+    said.unlink()
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    builds.make(build)
+    taken = f"x chown -hR 0:0 {build.directory}"
+    words = [line[line.index(" x ") + 1 :] for line in said.read_text().splitlines()]
+    assert words == [taken, "x tar xf {source}", taken]
 
 
 def test_a_source_that_is_not_the_designs_is_not_built(tmp_path: Path) -> None:
@@ -131,14 +173,16 @@ def test_an_image_needs_mmdebstrap_and_the_message_says_what_else(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LabError, match="coracle is not in PATH"):
         images.ensure("x", [])
-    (tmp_path / "coracle").write_text("#!/bin/sh\necho 'Error: no such image' >&2\nexit 1\n")
+    (tmp_path / "coracle").write_text(
+        "#!/bin/sh\necho 'error: no such image\n  cause: none\n  hint: x' >&2\nexit 1\n"
+    )
     (tmp_path / "coracle").chmod(0o755)
     recipe = Image("lab/x", "bookworm", ("gcc",))
     with pytest.raises(LabError) as error:
         images.ensure("lab/x", [recipe])
     assert "mmdebstrap is not in PATH" in error.value.message
     assert "bookworm that has gcc" in (error.value.hint or "")
-    with pytest.raises(LabError, match="there is no recipe of it: no such image"):
+    with pytest.raises(LabError, match=r"there is no recipe of it: no such image: none$"):
         images.ensure("lab/other", [recipe])
     (tmp_path / "mmdebstrap").write_text(
         "#!/bin/sh\necho 'E: unable to pick chroot mode automatically' >&2\nexit 25\n"
@@ -148,6 +192,12 @@ def test_an_image_needs_mmdebstrap_and_the_message_says_what_else(
         images.ensure("lab/x", [recipe])
     assert "unable to pick chroot mode" in error.value.message
     assert "fakechroot" in (error.value.hint or "")
+    (tmp_path / "mmdebstrap").write_text(
+        "#!/bin/sh\necho 'E: Unable to locate package gc\nE: setup failed' >&2\nexit 25\n"
+    )
+    with pytest.raises(LabError, match=r"E: Unable to locate package gc$") as error:
+        images.ensure("lab/x", [recipe])
+    assert "packages of that release" in (error.value.hint or "")
     assert not list((tmp_path / "cache").iterdir())
 
 

@@ -197,6 +197,26 @@ def test_a_wrong_output_is_a_failed_row(
     assert said in record["why"]
 
 
+@pytest.mark.parametrize(
+    ("errors", "last"),
+    [
+        ("one\ntwo \n\n", ": two"),
+        ("RULE\nMPI_ABORT was invoked\nwith errorcode 1.\nRULE\n", ": MPI_ABORT was invoked"),
+        ("one\nno such file\nRULE\nA process has ended.\nRULE\nRULE\nMore.\n", ": no such file"),
+        ("RULE\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_programs_last_words_count_more_than_its_launchers(
+    tmp_path: Path, errors: str, last: str
+) -> None:
+    (tmp_path / "errors").write_text(errors.replace("RULE", "-" * 74))
+    task = Task(row=1, block=1, attempt=1, levels={}, words=("a",), request={})
+    piece = Piece(design="d", session="s", records="r", kept="k")
+    record = judge.record(piece, task, {**MEASURED, "exit_status": 1}, tmp_path)
+    assert record["why"] == f"exit status 1{last}"
+
+
 def test_ratios_of_a_rate_are_of_times() -> None:
     design = parse(
         'seed = 1\nreplicates = 4\n[factors]\nenvironment = ["native", "x"]\n'

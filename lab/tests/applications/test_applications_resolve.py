@@ -33,6 +33,7 @@ build_in = "host"
 parameters = { size = 3, kind = "x" }
 command = ["{build}/a", "{size}", "{kind}"]
 success = 'right'
+responses = { speed = '([0-9]+) per s' }
 rates = ["speed"]
 """
 
@@ -149,6 +150,7 @@ def test_new_keys_do_not_change_the_digests_of_earlier_designs() -> None:
         ('[application]\ncommand = ["a"]\nseries = "n"\n', 7, "has nothing to refer to"),
         ('[application]\ncommand = ["a"]\ntexts = { e = "x" }\n', 7, "has no group"),
         ('[application]\ncommand = ["a"]\nsource = "nowhere"\n', None, "source is not there"),
+        ('[application]\ncommand = ["a"]\nrates = ["a_s"]\n', 7, 'no response "a_s"'),
         ("[application]\nparameters = { scratch = 3 }\ncommand = ['a']\n", 6, "directory of the"),
         (
             '[application]\ncommand = ["a"]\nbuild = [["b"]]\nbuild_in = "image"\n',
@@ -179,6 +181,11 @@ def test_errors_name_the_users_line(more: str, line: int | None, said: str) -> N
             'unknown key "use"',
         ),
         ("[[applications]]\n", 'unknown key "applications"'),
+        # A key that is misspelled counts before the one that is missing for that reason.
+        (
+            '[[application]]\nname = "x"\ntext = "t"\ncomand = ["a"]\n',
+            'line 4: unknown key "comand"',
+        ),
         ("[[image]]\nname = 'x'\nrelease = '--help'\n", "is not of the form"),
         ("name = ", "is not TOML"),
     ],
@@ -190,6 +197,52 @@ def test_a_wrong_table_is_refused_with_its_file(tmp_path: Path, table: str, said
         applications.table([path])
     assert str(path) in error.value.message
     assert said in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("entry", "more", "place", "said"),
+    [
+        (("'right'", "'('"), "", "own.toml, line 17", "success is not a regular expression"),
+        (("'right'", "'('"), "success = '['\n", "d.toml, line 7", "success is not a regular"),
+        (("'right'", "'('"), "success = 'x'\n", "", ""),
+        (("([0-9]+)", "[0-9]+"), "", "own.toml, line 18", "responses.speed has no group"),
+        (('["speed"]', '["sped"]'), "", "own.toml, line 19", 'there is no response "sped"'),
+        ((', kind = "x"', ""), "", "own.toml, line 16", '"{kind}" of the command'),
+        ((', kind = "x"', ""), "parameters = { kind = 1 }\n", "", ""),
+        (("", ""), "variables = { A = '{b}' }\n", "d.toml, line 7", '"{b}" of application.var'),
+    ],
+)
+def test_an_error_in_an_entry_names_the_table_and_not_the_design(
+    own: Path, entry: tuple[str, str], more: str, place: str, said: str
+) -> None:
+    own.write_text(TABLE.replace(*entry))
+    text = f'[application]\nuse = "own"\n{more}'
+    if not said:
+        resolved(text, own)
+        return
+    with pytest.raises(LabError) as error:
+        resolved(text, own)
+    assert f"{place}: " in error.value.message
+    assert said in error.value.message
+
+
+def test_a_response_that_no_row_can_have_is_refused_before_anything_is_measured() -> None:
+    text = HEAD.replace("[factors]", 'responses = ["{}"]\n[factors]')
+    plain = "[application]\ncommand = ['a']\nresponses = { time_s = '(.)', 'a_s@8' = '(.)' }\n"
+    for name in ("time_s", "wall_s", "minor_faults", "a_s@8", "a_s@*"):
+        applications.resolve(text.format(name) + plain, "d.toml")
+    with pytest.raises(LabError, match='line 3: there is no response "tim_s"') as error:
+        applications.resolve(text.format("tim_s") + plain, "d.toml")
+    assert 'did you mean "time_s"?' in (error.value.hint or "")
+    # What a program tells by lines of its own is known by its rows alone.
+    applications.resolve(text.format("any") + plain + 'reads = "lab"\n', "d.toml")
+
+
+def test_an_archive_is_no_source(own: Path) -> None:
+    own.write_text(TABLE.replace('"src"', '"src/a.c"'))
+    with pytest.raises(LabError, match="has to be a directory") as error:
+        resolved('[application]\nuse = "own"\n', own)
+    assert "tar xf" in (error.value.hint or "")
 
 
 def test_an_application_that_is_not_put_in_is_refused() -> None:
@@ -228,16 +281,18 @@ def test_the_examples_of_the_documentation_are_right(tmp_path: Path) -> None:
     tables = [block for block in blocks if "[[" in block]
     designs = [block for block in blocks if "[factors]" in block]
     assert len(tables) + len(designs) == len(blocks)
-    assert len(designs) == 3
+    assert len(designs) == 4
     files = []
     for number, block in enumerate(tables):
         files.append(tmp_path / f"{number}.toml")
         files[-1].write_text(block)
         for source in re.findall(r'^source = "(.*)"', block, re.MULTILINE):
             (tmp_path / source).mkdir(parents=True)
+    # Placeholders, patterns and the names of responses are checked.
     for block in designs:
-        design = parse(applications.resolve(block, "d.toml", files), "d.toml")
-        assert design.application is not None
-        known = {*design.application.responses, "wall_s"}
-        assert set(design.responses) <= known
-        assert set(design.application.rates) <= known
+        parse(applications.resolve(block, "d.toml", files), "d.toml")
+    known = applications.table(files).applications
+    entries = set(known) - set(applications.table().applications)
+    assert len(entries) == 8
+    for name in entries:
+        parse(resolved(f'[application]\nuse = "{name}"\n', *files), "d.toml")
