@@ -30,6 +30,14 @@ def test_the_sums_of_ep_are_the_published_ones(tmp_path: Path) -> None:
     assert times["first_ns"] <= times["init_ns"] <= times["work_ns"] <= times["end_ns"]
 
 
+def test_ep_can_be_linked_statically_with_musl(tmp_path: Path) -> None:
+    words = ["-static", "-Wno-unknown-pragmas"]
+    ep = compiled(APPS / "ep" / "ep.c", tmp_path / "ep", *words, compiler="musl-gcc")
+    done = ended(ep, "S")
+    assert done.returncode == 0, done.stderr
+    assert told(done.stdout)[0]["pairs"] == 13176389
+
+
 def test_a_wrong_sum_of_ep_is_told(tmp_path: Path) -> None:
     source = changed("ep/ep.c", tmp_path, "SEED 271828183u", "SEED 271828185u")
     done = ended(compiled(source, tmp_path / "ep", "-fopenmp"), "S")

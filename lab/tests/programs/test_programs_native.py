@@ -195,3 +195,19 @@ def test_a_pulled_image_has_the_layers_that_were_made(tmp_path: Path, tool: str)
     done = native.run()
     assert done.returncode == 1
     assert "error: the layers are" in done.stderr
+
+
+def test_a_slurm_node_becomes_idle_and_nothing_is_left(tmp_path: Path) -> None:
+    # They are where only root looks.
+    for name in ("munged", "slurmctld", "slurmd"):
+        needs(shutil.which(name, path="/usr/sbin:/usr/bin") or name)
+    native = Native("slurmd-start", tmp_path, {})
+    done = native.run()
+    assert done.returncode == 0, done.stderr
+    assert told(done.stdout)[0]["idle_s"] > 0
+    assert not (native.scratch / "munge.pid").exists()
+    # By a command that starts something else no node becomes idle.
+    native.entry = {**native.entry, "command": [*native.entry["command"], "echo", "no node:"]}
+    done = native.run()
+    assert done.returncode == 1
+    assert "error: echo ended with 0: no node: slurmd -D" in done.stderr

@@ -21,7 +21,7 @@ REQUIREMENTS = sorted(
 
 def test_all_programs_are_there() -> None:
     wanted = "hpcc netpipe gromacs lammps fio iperf3 qperf nginx-start devito-wave fbpic sampling"
-    wanted += " merge powerfit wheel-build cpp-build pull"
+    wanted += " merge powerfit wheel-build cpp-build pull slurmd-start"
     assert set(wanted.split()) <= set(NAMES)
 
 
