@@ -54,25 +54,32 @@ def load(path: Path, size: Size) -> Campaign:
 def chosen(campaigns: Iterable[Campaign], only: Iterable[str]) -> list[tuple[Campaign, Figure]]:
     """Returns the figures of some ids, in their order; all of them without ids.
 
-    `OV4` means `OV4-tcp` too, and `OV` all of that paper.
+    `OV4` is that figure alone, `OV4*` are all that begin so, and `OV` all of that paper.
     """
     every = [(campaign, figure) for campaign in campaigns for figure in campaign.figures]
     ids = [figure.id for _, figure in every]
     words = list(only)
+    wanted: set[str] = set()
     for word in words:
-        if not any(_is(word, one) for one in ids):
+        meant = _meant(word, ids)
+        if not meant:
             raise LabError(f'there is no figure "{word}"', near(word.upper(), ids))
-    if not words:
-        return every
-    return [(c, f) for c, f in every if any(_is(word, f.id) for word in words)]
+        wanted.update(meant)
+    return [(c, f) for c, f in every if not words or f.id in wanted]
 
 
-def _is(word: str, figure: str) -> bool:
-    """Tells whether a word means a figure: its id, the beginning of it, or its letters."""
-    if not figure.lower().startswith(word.lower()):
-        return False
-    rest = figure[len(word) :]
-    return rest[:1] in ("", "-") or (word.isalpha() and rest[0].isdigit())
+def _meant(word: str, ids: Sequence[str]) -> list[str]:
+    """Returns the ids that a word means: itself, else those that it begins or is the paper of."""
+    start = word.lower()
+    if start.endswith("*"):
+        return [one for one in ids if one.lower().startswith(start[:-1])]
+    same = [one for one in ids if one.lower() == start]
+    return same or [
+        one
+        for one in ids
+        if one.lower().startswith(start)
+        and (one[len(word)] == "-" or (word.isalpha() and one[len(word)].isdigit()))
+    ]
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,9 @@ index.html, ID/           the page; a figure's directory has its records compres
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import shutil
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,12 +20,12 @@ from typing import Any
 
 from coracle_lab.campaign.model import Size
 from coracle_lab.errors import FAILED, LabError
+from coracle_lab.facts import plain
+from coracle_lab.run import packed
 
 SCHEMA = 1
-PACKED = "records.jsonl.gz"
-"""The page's copy of a figure's records."""
-COPIED = ("design.toml", "rows.csv", "facts.jsonl")
-"""What the page has of a figure besides, as it is."""
+COPIED = ("design.toml", "facts.jsonl")
+"""What the page has of a figure besides its records; the rows follow from the design."""
 IGNORE = "*\n!.gitignore\n!campaign.json\n"
 
 
@@ -64,7 +62,7 @@ class Kept:
 
     def set(self, figure: str, outcome: Outcome) -> None:
         """Keeps what became of a figure."""
-        self.outcomes[figure] = outcome
+        self.outcomes[figure] = Outcome(**plain.tree(asdict(outcome)))
         self.write()
 
     def write(self) -> None:
@@ -82,7 +80,7 @@ class Kept:
         `environments` is the text of the campaign's table of environments.
         """
         directory, page = self.directory(figure), self.into / figure
-        if directory.exists() or not (page / PACKED).exists():
+        if directory.exists() or not (page / packed.NAME).exists():
             return False
         part = directory.with_name(f".{figure}.part")
         try:
@@ -90,11 +88,12 @@ class Kept:
             part.mkdir()
             for name in COPIED:
                 (part / name).write_bytes((page / name).read_bytes())
-            (part / "records.jsonl").write_bytes(gzip.decompress((page / PACKED).read_bytes()))
+            data = packed.unpacked((page / packed.NAME).read_bytes())
+            (part / "records.jsonl").write_bytes(data)
             if environments is not None:
                 (part / "environments-1.toml").write_text(environments, encoding="utf-8")
             part.rename(directory)
-        except (OSError, EOFError, zlib.error) as error:
+        except (OSError, ValueError) as error:
             raise LabError(f"{page}: it cannot be unpacked: {error}", status=FAILED) from error
         return True
 

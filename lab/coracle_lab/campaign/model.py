@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-Layout = Literal["times", "series", "ratios", "rates", "distribution", "split", "scaling"]
+Layout = Literal[
+    "times", "series", "ratios", "rates", "distribution", "split", "scaling", "effects", "model"
+]
 """How a figure is laid out: `coracle_lab.figures` has a function for each."""
 
 Size = Literal["smoke", "quick", "day"]
@@ -22,7 +24,8 @@ class Figure:
     `of` is the figure's name in the paper. `published` are rows of the paper's own numbers, shown
     beside; `oracle` names a file of its measurements. `x` is the factor on the x axis and
     `panels` the one that makes facets. `design` is the text of the design at the asked size, or
-    None if the figure is not made at that size: `reason` says why.
+    None if the figure is not made at that size: `reason` says why. A `model` is made of the records
+    of other figures, at any size.
     """
 
     id: str
@@ -37,6 +40,7 @@ class Figure:
     oracle: str | None = None
     design: str | None = None
     reason: str | None = None
+    model: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

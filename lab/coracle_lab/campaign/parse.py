@@ -26,7 +26,7 @@ FACTOR = "environment"
 SERIES = "@*"
 """`NAME@*`: every response of a series."""
 FIELDS = (
-    "id", "title", "of", "layout", "shows_not", "x", "panels", "oracle",
+    "id", "title", "of", "layout", "shows_not", "x", "panels", "oracle", "model",
 )  # fmt: skip
 """Keys of a figure that are taken as they are."""
 
@@ -83,6 +83,7 @@ def parse(text: str, name: str, size: Size) -> Campaign:
     check(source, tree, schema(complete=False))
     check(source, tree, schema())
     _once(source, tree["figure"])
+    _models(source, tree["figure"])
     table = {"environment": tree["environment"]} if "environment" in tree else None
     return Campaign(
         name=name,
@@ -110,6 +111,18 @@ def _once(source: Source, entries: list[Mapping[str, Any]]) -> None:
         seen.add(entry["id"].lower())
 
 
+def _models(source: Source, entries: list[Mapping[str, Any]]) -> None:
+    """Refuses a layout without its model, a model without its layout, and both with a design."""
+    for index, entry in enumerate(entries):
+        is_model = entry["layout"] == "model"
+        if is_model != ("model" in entry) or (is_model and any(size in entry for size in SIZES)):
+            source.fail(
+                ("figure", index, "layout"),
+                'layout = "model" has the key "model" and no design',
+                "see docs/lab.md, A file of figures",
+            )
+
+
 def _figure(text: str, name: str, index: int, entry: Mapping[str, Any], size: Size) -> Figure:
     """Returns one figure, with its design at the size."""
     design = None
@@ -128,7 +141,7 @@ def _figure(text: str, name: str, index: int, entry: Mapping[str, Any], size: Si
         responses=tuple(entry["responses"]),
         published=tuple(entry.get("published", ())),
         design=design,
-        reason=None if design is not None else _reason(entry, size),
+        reason=None if design is not None or "model" in entry else _reason(entry, size),
     )
 
 

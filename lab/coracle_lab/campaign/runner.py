@@ -23,7 +23,7 @@ from coracle_lab.campaign.kept import Kept, Outcome
 from coracle_lab.campaign.model import Campaign, Figure
 from coracle_lab.errors import FAILED, UNTRUSTED, LabError
 from coracle_lab.run import records
-from coracle_lab.run.session import Stopped
+from coracle_lab.run.session import Late
 from coracle_lab.run.store import Store
 
 INTERRUPTED = 130
@@ -32,10 +32,6 @@ LEAST_S = 20.0
 
 Conduct = Callable[[Store], int]
 """Runs the rows of a store that are still to be run; returns the exit status of the session."""
-
-
-class Late(Stopped):
-    """The time that the campaign was given is over."""
 
 
 @dataclass

@@ -38,6 +38,12 @@ def run(options: argparse.Namespace) -> int:
     except ImportError as error:
         raise LabError(f"no comparison: {error}", "install coracle-lab[report]") from error
     old, new = (analysis.analyse(directory.opened(one)) for one in (options.old, options.new))
+    for one in (old, new):
+        if one.screened:
+            raise LabError(
+                f"{one.store.directory}: its design has no base: it compares levels of factors",
+                "coracle-lab report shows the effects of each",
+            )
     found = twice.compare(old, new)
     trusted = twice.trusted(old, new)
     print(f"old: {options.old} ({old.dates()})\nnew: {options.new} ({new.dates()})")

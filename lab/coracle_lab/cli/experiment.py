@@ -13,15 +13,15 @@ from typing import Any
 
 from coracle_lab import applications, environments, nodes
 from coracle_lab import design as designs
-from coracle_lab.cli import progress, report
+from coracle_lab.cli import effects, progress, report
 from coracle_lab.design import Row
 from coracle_lab.design.application import RANKS
 from coracle_lab.errors import FAILED, LabError
 from coracle_lab.facts import machine
-from coracle_lab.report import judged
+from coracle_lab.report import judged, screened
 from coracle_lab.run import launch, records, reframe_site, store
 from coracle_lab.run.cells import cells
-from coracle_lab.run.session import Session, Stopped
+from coracle_lab.run.session import Late, Session, Stopped
 from coracle_lab.run.store import Store
 
 OWN_S = 0.6
@@ -104,7 +104,8 @@ def _check_ranks(design: designs.Design, site: reframe_site.Site) -> None:
     if _has_ranks(design) and site.is_local and not any("{ranks}" in word for word in command):
         raise LabError(
             "the design has ranks, and nothing that starts them",
-            "give --launcher mpirun, or --site FILE of a partition with a launcher",
+            "give --launcher mpirun, or --site FILE of a partition with a launcher; or write"
+            ' launcher = "mpirun" into [application]',
         )
 
 
@@ -122,6 +123,16 @@ def _without_ranks(
         for level in factor.levels
         if level != "1"
     }
+
+
+def _without_options(
+    design: designs.Design, found: Mapping[str, environments.Environment]
+) -> dict[str, str]:
+    """Returns the environments into whose command the design's options cannot be put."""
+    if not design.options:
+        return {}
+    why = 'it takes no options of a design: its entry has no group ["{option}"]'
+    return {name: why for name, one in found.items() if not one.has_options}
 
 
 def used(design_store: Store) -> dict[str, environments.Environment]:
@@ -146,10 +157,10 @@ def conduct(design_store: Store, output_bytes: int, site: reframe_site.Site | No
     if design.nodes is not None:
         alone = "it starts its ranks itself, and not in the design's [nodes]"
         unusable |= {name: alone for name, one in found.items() if one.launches}
-    unusable |= _without_ranks(design, found)
+    unusable |= _without_ranks(design, found) | _without_options(design, found)
     if design.base in unusable:
         raise LabError(f"{design.base} cannot be used here: {unusable[design.base]}")
-    controls = {design.base, design.base + report.AGAIN}
+    controls = set() if design.screens else {design.base, design.base + report.AGAIN}
     if set(found) > controls and set(found) - set(unusable) <= controls:
         why = "; ".join(f"{name}: {reason}" for name, reason in unusable.items())
         raise LabError(
@@ -175,7 +186,9 @@ def conduct(design_store: Store, output_bytes: int, site: reframe_site.Site | No
             finally:
                 session.clean()
     except Stopped as why:
-        return _stopped(design_store, session, str(why))
+        if not (session.measured and isinstance(why, Late)):
+            return _stopped(design_store, session, str(why))
+        progress.note("the time was over before all disturbed blocks were repeated")
     finally:
         progress.clear()
     left_out = {name: why for name, why in session.left_out.items() if name not in unusable}
@@ -216,6 +229,7 @@ def _run(design_store: Store, session: Session, versions: dict[str, str]) -> Non
         session.run(rows)
         if design.precision is not None:
             rows = _next_blocks(design_store, session, rows)
+    session.measured = True
     session.repeat()
 
 
@@ -223,21 +237,23 @@ def _check_left(session: Session) -> None:
     """Tells what is left out; raises `LabError` if nothing can be compared any more."""
     design, gone = session.design, session.gone()
     if design.base in gone:
-        raise LabError(f"{design.base}: {gone[design.base]}", _hint(session.application), FAILED)
+        raise LabError(f"{design.base}: {gone[design.base]}", _hint(session), FAILED)
     for name, why in session.left_out.items():
         progress.note(f"{name} is left out: {why}")
     wanted = set(session.environments) - {design.base, design.base + report.AGAIN}
     if wanted and wanted <= set(gone):
         why = "; ".join(f"{name}: {gone[name]}" for name in sorted(wanted))
+        if design.screens:
+            raise LabError(f"nothing is left to measure: {why}", None, FAILED)
         raise LabError(f"nothing is left to compare with {design.base}: {why}", None, FAILED)
 
 
-def _hint(application: designs.Application) -> str:
+def _hint(session: Session) -> str:
     """Returns what to do about a program that does not run in the base."""
     text = "the program has to run there, because all others are compared with it"
-    if application.host:
-        text += f"; on Debian it needs the packages {' '.join(application.host)}"
-    return text
+    if session.application.host:
+        text += f"; on Debian it needs the packages {' '.join(session.application.host)}"
+    return f"{text}; what it printed is in {session.directory / 'failed'}"
 
 
 def _rows_of_session(rows: list[Row], session: Session) -> list[Row]:
@@ -309,6 +325,9 @@ def plan(options: argparse.Namespace) -> int:
         print(f"left out by the design: {levels}: {cell.reason}")
     for text in design.notes:
         print(f"note: {text}")
+    if design.screens:
+        for line in screened.mixed_up(design):
+            print(f"aliases: {line}")
     made = records.read(directory / "records.jsonl", designs.digest(design)).records
     pilot = Store(directory, design, designs.digest(design), rows)
     if not made:
@@ -339,6 +358,9 @@ def _smallest_effects(pilot: Store, made: Sequence[records.Record]) -> None:
         print(f"no smallest effect: {error}; install coracle-lab[report]")
         return
     design = pilot.design
+    if design.screens:
+        effects.plan(pilot, made, judged.responses(design.responses[:1], made))
+        return
     blocks = len({row.block for row in pilot.rows})
     what = "blocks"
     if blocks == 1:

@@ -18,7 +18,7 @@ from coracle_lab.campaign.groups import Host
 from coracle_lab.campaign.kept import Kept
 from coracle_lab.campaign.model import Campaign, Figure, Size
 from coracle_lab.campaign.runner import INTERRUPTED, Conduct, Runner, progress
-from coracle_lab.cli import experiment
+from coracle_lab.cli import experiment, modelled
 from coracle_lab.cli.progress import note, show
 from coracle_lab.errors import LabError
 from coracle_lab.run import lock, reframe_site, store
@@ -46,7 +46,9 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--size", default="quick", metavar="SIZE", help="smoke, quick (default) or day"
     )
-    parser.add_argument("--only", metavar="ID,...", default="", help="figures, for example OV1,UD2")
+    parser.add_argument(
+        "--only", metavar="ID,...", default="", help="figures: OV1,UD2; OV1* are all that begin so"
+    )
     parser.add_argument(
         "--into", metavar="DIR", type=Path, default=INTO, help=f"where to (default: {INTO})"
     )
@@ -155,7 +157,7 @@ def _ended(own: Kept, figures: Sequence[tuple[Campaign, Figure]]) -> None:
     print(f"\n{len(wanted) - len(missing)} of {len(wanted)} figures are made: {own.into}")
     for name in missing:
         print(f"missing: {name}: {own.outcomes[name].why}")
-    others = [figure.id for _, figure in figures if figure.design is None]
+    others = [f.id for _, f in figures if f.design is None and f.model is None]
     if others:
         print(f"not of size {own.size} (the page says why): {', '.join(others)}")
 
@@ -209,7 +211,9 @@ def report(
     except ImportError as error:
         raise LabError(f"no page: {error}", "install coracle-lab[report]") from error
     sections = [
-        page.Section(_noted(own, figure), _store(own, figure), missing(own, figure))
+        page.Section(figure, None, *modelled.form_of(own, figure))
+        if figure.model is not None
+        else page.Section(_noted(own, figure), _store(own, figure), missing(own, figure))
         for campaign in campaigns
         for figure in campaign.figures
     ]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coracle_lab.cli import table
+from coracle_lab.cli import effects, table
 from coracle_lab.design.parse import AGAIN
 from coracle_lab.errors import FAILED, UNTRUSTED, LabError
 from coracle_lab.report import judged
@@ -84,6 +84,8 @@ def _tables(
     """Prints the tables of all cells; returns whether the A/A guard trusts all of them."""
     response = store.design.responses[0]
     names = judged.responses([response], every)
+    if store.design.screens:
+        return effects.show(store, every, names)
     try:
         found = judged.judge(store, latest, names)
         earlier = judged.judge(store, records.first_attempts(every), names)

@@ -28,6 +28,16 @@ def amount(value: float, response: str) -> str:
     return f"{value:.5g}"
 
 
+def span(low: float, high: float, response: str) -> str:
+    """Returns two values with one unit: `1.21 to 1.43 ms`; they can be negative."""
+    size, unit = 1.0, ""
+    name = response.partition("@")[0]
+    if name.endswith("_s") and not name.endswith("_per_s"):
+        largest = max(abs(low), abs(high))
+        size, unit = next((one for one in UNITS if largest >= one[0]), UNITS[-1])
+    return f"{low / size:.3g} to {high / size:.3g} {unit}".strip()
+
+
 def lines(rows: Sequence[Sequence[str]]) -> list[str]:
     """Returns rows as lines of aligned columns; numbers stand at the right."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]

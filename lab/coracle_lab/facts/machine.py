@@ -1,8 +1,9 @@
 """Reads the facts of a machine, of its state, and of this process that decide a measurement.
 
 They are read once for each session, with standard interfaces of the kernel; what a kernel does
-not offer is None. Values of environment variables are not kept, because they can be secrets:
-only those of variables that are known to decide how programs run, and a digest of all.
+not offer is None. They are published with the page, so nothing in them names the machine or its
+user: no host, user, path, control group or address (`plain`). Values of environment variables can
+be secrets: only those of variables that are known to decide how programs run are kept.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import hashlib
 import os
 import platform
 import resource
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from coracle_lab.facts import plain
 from coracle_lab.facts.commit import commit
 
 CPU = Path("/sys/devices/system/cpu")
@@ -43,12 +44,15 @@ def field(path: str, name: str) -> str | None:
 
 def machine() -> dict[str, Any]:
     """Returns what stays the same as long as the machine is the same."""
-    identity = text("/etc/machine-id") or socket.gethostname()
     flags = (field("/proc/cpuinfo", "flags") or "").split()
     kilobytes = (field("/proc/meminfo", "MemTotal") or "0").split()[0]
+    cpu = field("/proc/cpuinfo", "model name") or platform.processor() or None
+    # It only tells whether two sessions were on one machine: of no use elsewhere, as machine-id(5)
+    # demands. Without that file, machines of one kind are taken for one.
+    identity = f"coracle-lab {text('/etc/machine-id') or f'{cpu} {kilobytes}'}"
     return {
-        "id": hashlib.sha256(identity.encode()).hexdigest()[:16],
-        "cpu": field("/proc/cpuinfo", "model name") or platform.processor() or None,
+        "id": hashlib.sha256(identity.encode()).hexdigest()[:8],
+        "cpu": cpu,
         "architecture": platform.machine(),
         "cpus_online": text(CPU / "online"),
         "memory_bytes": int(kilobytes) * 1024,
@@ -85,10 +89,10 @@ def state() -> dict[str, Any]:
         boost = "0" if no_turbo == "1" else "1"
     kernel = "/proc/sys/kernel/"
     return {
-        "host": socket.gethostname(),
+        "distribution": _distribution(),
         "kernel": platform.release(),
         "kernel_build": platform.version(),
-        "boot": text(kernel + "random/boot_id"),
+        "boot": (text(kernel + "random/boot_id") or "")[:8] or None,
         "governors": sorted(value for value in governors if value),
         "boost": boost,
         "on_battery": _on_battery(),
@@ -105,16 +109,22 @@ def state() -> dict[str, Any]:
     }
 
 
+def _distribution() -> str | None:
+    """Returns the name and version of the distribution."""
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME")
+    except OSError:
+        return None
+
+
 def variables(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the variables that decide how programs run, and a digest of all of them."""
+    """Returns the variables that decide how programs run, and how many there are."""
     kept = {
         name: value
         for name, value in sorted(environment.items())
         if name in KEPT or name.startswith(KEPT_PREFIXES) or name.endswith("_NUM_THREADS")
     }
-    every = "\0".join(f"{name}={value}" for name, value in sorted(environment.items()))
-    digest = hashlib.sha256(every.encode(errors="surrogateescape")).hexdigest()
-    return {"kept": kept, "count": len(environment), "sha256": digest}
+    return {"kept": kept, "count": len(environment)}
 
 
 def process() -> dict[str, Any]:
@@ -129,13 +139,12 @@ def process() -> dict[str, Any]:
         "scheduler": os.sched_getscheduler(0),
         "limits": limits,
         "variables": variables(os.environ),
-        "user": os.getuid(),
-        "cgroup": text("/proc/self/cgroup"),
+        "root": os.getuid() == 0,
     }
 
 
 def filesystem(path: Path) -> dict[str, str | None]:
-    """Returns the type and the place of the mount that holds a directory."""
+    """Returns the type of the mount that holds a directory."""
     best, kind = "", None
     for line in (text("/proc/self/mountinfo") or "").split("\n"):
         words = line.split(" ")
@@ -143,26 +152,27 @@ def filesystem(path: Path) -> dict[str, str | None]:
         inside = place == "/" or f"{path.resolve()}/".startswith(f"{place}/")
         if place and inside and len(place) >= len(best):
             best, kind = place, words[words.index("-") + 1]
-    return {"path": str(path), "mount": best, "type": kind}
+    return {"type": kind}
 
 
 def facts(directory: Path) -> dict[str, Any]:
     """Returns all facts of a session whose records are in `directory`."""
-    return {
+    found: dict[str, Any] = plain.tree({
         "machine": machine(),
         "state": state(),
         "process": process(),
         "filesystem": filesystem(directory),
         "python": platform.python_version(),
         "commit": commit(Path(__file__).parent),
-    }
+    })  # fmt: skip
+    return found
 
 
 def other_machine(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """Returns how another session's machine is named, if it is not this one."""
     if earlier["machine"]["id"] == now["machine"]["id"]:
         return None
-    return f"{earlier['state']['host']} ({earlier['machine']['cpu']})"
+    return f"{earlier['machine']['id']} ({earlier['machine']['cpu']})"
 
 
 def warnings(found: Mapping[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from matplotlib.figure import Figure
 
 from coracle_lab.figures.distribution import distribution
+from coracle_lab.figures.effects import effects
 from coracle_lab.figures.rates import rates
 from coracle_lab.figures.ratios import ratios
 from coracle_lab.figures.scaling import scaling
@@ -20,7 +21,7 @@ from coracle_lab.figures.split import split
 from coracle_lab.figures.style import png, svg
 from coracle_lab.figures.times import times
 from coracle_lab.figures.values import Cloud, Facet, Picture, Ratio
-from coracle_lab.figures.vector import inline, letters_once
+from coracle_lab.figures.vector import inline, styles_once
 
 LAYOUTS: Mapping[str, tuple[Callable[..., Figure], str]] = {
     "times": (times, "ab"),
@@ -30,6 +31,7 @@ LAYOUTS: Mapping[str, tuple[Callable[..., Figure], str]] = {
     "distribution": (distribution, "ab"),
     "split": (split, "a"),
     "scaling": (scaling, "ab"),
+    "effects": (effects, "ab"),
 }
 """Each layout's function, and the parts that it has."""
 
@@ -40,14 +42,15 @@ __all__ = [
     "Picture",
     "Ratio",
     "distribution",
+    "effects",
     "inline",
-    "letters_once",
     "png",
     "rates",
     "ratios",
     "scaling",
     "series",
     "split",
+    "styles_once",
     "svg",
     "times",
 ]

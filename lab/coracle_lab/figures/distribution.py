@@ -27,6 +27,7 @@ def distribution(picture: Picture, parts: str = "ab") -> Figure:
     """Draws the layout, or one of its parts."""
     count = max(1, len(panels(picture)))
     height = max(ROW, LINE * len(picture.environments) + 0.6) * count + 0.7
+    height += draw.legend_room(picture)
     return draw.compose(
         picture, parts, {"a": (_shares, 4.8, height), "b": (_quantiles, 4.8, height)}
     )
@@ -45,7 +46,8 @@ def _shares(pane: Canvas, picture: Picture) -> None:
             look = looks[cloud.environment]
             shares = [(at + 1) / len(values) for at in range(len(values))]
             axes.step([values[0], *values], [0.0, *shares], where="post", color=look.colour,
-                      linestyle="-" if look.filled else "--")  # fmt: skip
+                      linestyle="-" if look.filled else "--",
+                      rasterized=draw.many(picture))  # fmt: skip
             axes.plot(
                 values, shares, linestyle="none", marker=look.marker, markersize=3,
                 markerfacecolor=look.face, markeredgecolor=look.colour, markeredgewidth=0.6,

@@ -23,7 +23,7 @@ Side = Literal["x", "y"]
 Drawer = Callable[[Canvas, Picture], None]
 
 GOLDEN = (math.sqrt(5) - 1) / 2
-VECTORS_AT_MOST = 2000
+VECTORS_AT_MOST = 800
 """A figure with more points than this has them as pixels, or no reader opens it."""
 LOG_ABOVE = 2.0
 """Ratios beyond this are on a logarithmic axis."""
@@ -194,8 +194,18 @@ def ratio_axis(axes: Axes, most: float, side: Side, base: str, percent: bool) ->
         label(f"ratio to {base}")
 
 
-def model(axes: Axes, place: float, width: float, values: Sequence[float], look: Look) -> None:
-    """Draws a modelled value as a hatched box from its lowest to its highest draw."""
+def model(
+    axes: Axes,
+    place: float,
+    width: float,
+    values: Sequence[float],
+    look: Look,
+    named: bool = True,
+) -> None:
+    """Draws a modelled value as a hatched box from its lowest to its highest draw.
+
+    One at each place is named a model: more words would cover each other.
+    """
     known = finite(values)
     if not known:
         return
@@ -206,6 +216,8 @@ def model(axes: Axes, place: float, width: float, values: Sequence[float], look:
         hatch="////", linewidth=0.9, zorder=3,
     )  # fmt: skip
     axes.add_patch(box)
+    if not named:
+        return
     axes.annotate(
         "model", (place, high), textcoords="offset points", xytext=(0, 3), ha="center",
         fontsize=7, color=look.colour,
@@ -230,6 +242,18 @@ def panel_title(picture: Picture, title: str, x: str) -> str:
     return ", ".join(part for part in (title, place, over) if part)
 
 
+def _columns(names: Sequence[str]) -> int:
+    """Returns in how many columns a legend has its names."""
+    wide = max((len(name) for name in names), default=1)
+    return max(1, min(len(names), 60 // (wide + 6)))
+
+
+def legend_room(picture: Picture) -> float:
+    """Returns the height in inches of a legend's lines beyond the first two."""
+    names = picture.environments
+    return 0.2 * max(0, math.ceil(len(names) / _columns(names)) - 2)
+
+
 def legend(pane: Canvas, picture: Picture, names: Sequence[str], hatched: bool = False) -> None:
     """Draws the legend of environments below a pane."""
     found = looks(picture)
@@ -242,9 +266,7 @@ def legend(pane: Canvas, picture: Picture, names: Sequence[str], hatched: bool =
             )
         else:
             handles.append(_handle(name, look))
-    wide = max((len(name) for name in names), default=1)
-    columns = max(1, min(len(names), 60 // (wide + 6)))
-    pane.legend(handles=handles, loc="outside lower center", ncols=columns)
+    pane.legend(handles=handles, loc="outside lower center", ncols=_columns(names))
 
 
 def _handle(name: str, look: Look) -> Line2D:

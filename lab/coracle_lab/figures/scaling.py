@@ -16,7 +16,7 @@ ROW = 3.0
 
 def scaling(picture: Picture, parts: str = "ab") -> Figure:
     """Draws the layout, or one of its parts."""
-    height = ROW * len(picture.facets) + 0.7
+    height = ROW * len(picture.facets) + 0.7 + draw.legend_room(picture)
     return draw.compose(picture, parts, {"a": (_times, 4.8, height), "b": (_speed, 4.8, height)})
 
 

@@ -23,7 +23,7 @@ LABELS_AT_MOST = 11
 
 def series(picture: Picture, parts: str = "ab") -> Figure:
     """Draws the layout, or one of its parts."""
-    height = ROW * len(picture.facets) + 0.7
+    height = ROW * len(picture.facets) + 0.7 + draw.legend_room(picture)
     return draw.compose(picture, parts, {"a": (_values, 4.8, height), "b": (_ratios, 4.8, height)})
 
 

@@ -16,7 +16,7 @@ from coracle_lab.figures.units import label
 from coracle_lab.figures.values import Cloud, Picture, finite
 
 LINE = 0.34
-HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "+++")
+HATCHES = ("", "///", "---", "xxx", "\\\\\\", "|||", "+++")
 FACES = ("#4d4d4d", "#bdd7e7", "#fdd49e", "#c7e9c0", "#e5d8f0", "#f2f2f2", "#fee0d2")
 
 

@@ -22,7 +22,7 @@ ROW = 2.5
 
 def times(picture: Picture, parts: str = "ab") -> Figure:
     """Draws the layout, or one of its parts."""
-    height = ROW * len(picture.facets) + 0.7
+    height = ROW * len(picture.facets) + 0.7 + draw.legend_room(picture)
     return draw.compose(picture, parts, {"a": (_times, 5.0, height), "b": (_overhead, 4.6, height)})
 
 
@@ -73,6 +73,7 @@ def _width(picture: Picture, names: Sequence[str]) -> float:
 
 def _cloudy(axes: Axes, picture: Picture, facet: Facet, names: Sequence[str], size: float) -> None:
     looks, pixels = draw.looks(picture), draw.many(picture)
+    named: set[str] = set()
     width = 0.5 / max(1, len(names)) if not picture.by_environment() else 0.4
     for name in names:
         xs, middles = [], []
@@ -82,7 +83,9 @@ def _cloudy(axes: Axes, picture: Picture, facet: Facet, names: Sequence[str], si
             place = place_of(picture, names, cloud)
             scaled = [value / size for value in cloud.values]
             if cloud.model:
-                draw.model(axes, place, width, scaled, looks[name])
+                at = "" if picture.by_environment() else cloud.x
+                draw.model(axes, place, width, scaled, looks[name], at not in named)
+                named.add(at)
                 continue
             draw.points(axes, place, scaled, looks[name], width=width, pixels=pixels)
             middle = draw.summary(picture, scaled)
@@ -115,11 +118,15 @@ def _overhead(pane: Canvas, picture: Picture) -> None:
         clouds = [c for c in facet.clouds if c.environment in names]
         most = draw.reach(clouds)
         percent = most <= draw.LOG_ABOVE
+        named: set[str] = set()
         for cloud in clouds:
             look, place = looks[cloud.environment], place_of(picture, names, cloud)
             shown = [(r - 1) * 100 if percent else r for r in cloud.ratios]
             if cloud.model:
-                draw.model(axes, place, 0.5 / len(names), shown, look)
+                at = "" if picture.by_environment() else cloud.x
+                width = 0.5 / (1 if picture.by_environment() else len(names))
+                draw.model(axes, place, width, shown, look, at not in named)
+                named.add(at)
                 continue
             width = 0.4 / max(1, 1 if picture.by_environment() else len(names))
             draw.points(axes, place, shown, look, width=width, pixels=pixels)

@@ -127,10 +127,10 @@ class Nodes:
 
 def allocated() -> dict[str, Any] | None:
     """Returns what records say of the nodes of an allocation of Slurm; None without one."""
-    count, names = os.environ.get("SLURM_JOB_NUM_NODES"), os.environ.get("SLURM_JOB_NODELIST")
+    count = os.environ.get("SLURM_JOB_NUM_NODES")
     if count is None or not count.isdigit():
         return None
-    return {"count": int(count), "kind": "slurm", "names": names}
+    return {"count": int(count), "kind": "slurm"}
 
 
 @contextlib.contextmanager

@@ -11,8 +11,9 @@ from coracle_lab import stats
 from coracle_lab.design import Design
 from coracle_lab.errors import LabError
 from coracle_lab.facts import machine
-from coracle_lab.report import judged
+from coracle_lab.report import judged, screened
 from coracle_lab.report.judged import Judged, environment_of
+from coracle_lab.report.screened import Screened
 from coracle_lab.run import disturbed, records
 from coracle_lab.run.cells import Cell
 from coracle_lab.run.records import FACTOR, Record
@@ -55,6 +56,8 @@ class Analysis:
     notes: tuple[str, ...]
     sessions: tuple[Mapping[str, Any], ...]
     cpus: int | None
+    screened: tuple[Screened, ...] = ()
+    """Of a fraction: the effects of its factors, in place of what is judged."""
 
     @property
     def design(self) -> Design:
@@ -64,7 +67,7 @@ class Analysis:
     @property
     def trusted(self) -> bool:
         """Whether the A/A guard trusts every cell."""
-        return judged.trusted(self.judged)
+        return judged.trusted(self.judged) and screened.trusted(self.screened)
 
     def environments(self) -> tuple[str, ...]:
         """Returns the environments that were measured, in the design's order."""
@@ -104,6 +107,9 @@ def analyse(store: Store, wanted: Sequence[str] | None = None) -> Analysis:
     _check_responses(store, measured, names, wanted or store.design.responses)
     latest = records.last_attempts(every)
     there = [part for part in PARTS if any(part in one.fields["responses"] for one in measured)]
+    effects = screened.judge(store, latest, names) if store.design.screens else []
+    if store.design.screens:
+        names = there = []
     found = judged.judge(store, latest, names)
     split = judged.gather(store, latest, there)
     sessions = tuple(store.sessions())
@@ -114,17 +120,20 @@ def analyse(store: Store, wanted: Sequence[str] | None = None) -> Analysis:
         store=store,
         every=every,
         cut_lines=made.cut_lines,
-        responses=tuple(dict.fromkeys(one.response for one in found)),
+        responses=tuple(
+            dict.fromkeys([*(e.response for e in effects), *(f.response for f in found)])
+        ),
         judged=tuple(found),
         split=tuple(split),
         mixed=_mixed(store, latest, found),
-        disturbed=_disturbed(store, every, found),
+        disturbed=_disturbed(store, every, found, effects),
         beside={name: text for name, text in judged.differences(store, every).items() if text},
         failed=tuple(failed),
         left_out=_left_out(store, every, latest, sessions),
         notes=_notes(store, latest, sessions),
         sessions=sessions,
         cpus=_cpus(sessions),
+        screened=tuple(effects),
     )
 
 
@@ -201,7 +210,12 @@ def _notes(
     return tuple(dict.fromkeys(said))
 
 
-def _disturbed(store: Store, every: Sequence[Record], found: Sequence[Judged]) -> Disturbed:
+def _disturbed(
+    store: Store,
+    every: Sequence[Record],
+    found: Sequence[Judged],
+    effects: Sequence[Screened],
+) -> Disturbed:
     """Returns what the sentinel's rule found, and both analyses where blocks were repeated."""
     above = store.design.sentinel_above
     again = judged.repeated(every)
@@ -214,6 +228,9 @@ def _disturbed(store: Store, every: Sequence[Record], found: Sequence[Judged]) -
                 (new.response, new.cell.name, text)
                 for text in judged.changed(old.compared, new.compared)
             ]
+        responses = [one.response for one in effects]
+        before_effects = screened.judge(store, records.first_attempts(every), responses)
+        changed += screened.changed(before_effects, effects)
     blocks = tuple(sorted(disturbed.disturbed(every, above)))
     return Disturbed(blocks, tuple(again), above, tuple(changed))
 
@@ -223,7 +240,7 @@ def _mixed(
 ) -> Mapping[str, Mixed]:
     """Fits the mixed model to each response (a series is one) of a design with blocks."""
     design = store.design
-    if design.kind in ("completely-randomised", "fractional", "plackett-burman"):
+    if design.kind == "completely-randomised" or design.screens:
         return {}
     groups: dict[str, list[Judged]] = {}
     for one in found:

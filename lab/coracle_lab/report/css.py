@@ -30,8 +30,9 @@ caption{text-align:left;font-size:.88rem;color:var(--soft);padding-bottom:.25rem
 th,td{padding:.22rem .7rem .22rem 0;border-bottom:1px solid var(--line);text-align:right;
   vertical-align:top}
 th{font-weight:600;border-bottom:1.5px solid var(--ink);vertical-align:bottom}
-.w{text-align:left}
-td.n,td.k{white-space:nowrap}
+td{white-space:nowrap}
+.w{text-align:left;white-space:normal}
+td.k{white-space:nowrap}
 td.v{font-weight:600;min-width:16rem}
 .sign{display:inline-block;width:1.25em;font-weight:700;text-align:center}
 .equal .sign{color:#00664b}.slower .sign{color:#a03c00}.faster .sign{color:#004b87}
@@ -58,7 +59,7 @@ footer dl{display:block}footer dt{color:var(--ink);font-weight:600;margin-top:.6
   .cards td[data-h]::before{content:attr(data-h) ": ";color:var(--soft);font-weight:400}
   .cards td.w:first-child{font-weight:700}
   .cards caption,.cards td:empty{display:none}
-  .cards td.n{display:inline-block;width:auto;margin-right:.9rem}
+  .cards td:not(.w){display:inline-block;width:auto;margin-right:.9rem}
   .figures>div{flex-basis:100%}
 }
 @media print{
@@ -69,7 +70,7 @@ footer dl{display:block}footer dt{color:var(--ink);font-weight:600;margin-top:.6
   .wide{overflow:visible}
   table{font-size:7pt}
   th,td{padding-right:.3rem}
-  td.n,td.k{white-space:normal}
+  td,td.k{white-space:normal}
   td.v{min-width:7rem}
   .figures svg{max-width:9cm!important}
   a{color:inherit;text-decoration:none}

@@ -53,7 +53,9 @@ def figure_of(found: Store, name: str) -> Figure:
     series = any(one.endswith(ANY) or "@" in one for one in design.responses)
     rate = application is not None and application.is_rate(design.responses[0])
     layout: Layout = "times"
-    if series:
+    if design.screens:
+        layout, x = "effects", None
+    elif series:
         layout, x = "series", None
     elif rate:
         layout = "rates"

@@ -36,6 +36,11 @@ CAPTIONS = {
         "(a) Each run is a point, and the large mark is the {middle}. (b) Speed-up over the"
         " smallest number, by the same marks."
     ),
+    "effects": (
+        "(a) Ratio of each factor's second level to its first, the largest first, {ratio}. Above 1"
+        " is slower. (b) All runs at the first level (hollow, above) and at the second (filled,"
+        " below); the large mark is the {middle}."
+    ),
 }
 RATIO = {
     "median": "one point for each block, with intervals of 95 % (thick) and 99.7 % (thin)",
@@ -58,10 +63,21 @@ def caption(layout: str, picture: Picture) -> str:
     return f"{words} Limits beyond an axis are cut."
 
 
-def drawn(layout: str, pictures: Sequence[Picture], into: Path, name: str, about: str) -> str:
+def drawn(
+    layout: str,
+    pictures: Sequence[Picture],
+    into: Path,
+    name: str,
+    about: str,
+    says: str | None = None,
+    vector: bool = True,
+) -> str:
     """Writes SVG and PNG files into `into/NAME`, and returns the HTML of the figures.
 
-    `about` says what is seen, for those who do not see it.
+    A picture whose points are pixels is there as PNG alone, besides in the page; so is one without
+    `vector`.
+    `about` says what is seen, for those who do not see it; `says` stands in place of the layout's
+    caption.
     """
     function, parts = figures.LAYOUTS[layout]
     directory = into / name
@@ -71,8 +87,11 @@ def drawn(layout: str, pictures: Sequence[Picture], into: Path, name: str, about
         stem = layout if len(pictures) == 1 else f"{layout}-{at}"
         whole = function(picture)
         text = figures.svg(whole)
-        (directory / f"{stem}.svg").write_text(text, encoding="utf-8")
-        (directory / f"{stem}.png").write_bytes(figures.png(whole))
+        files = {f"{stem}.png": figures.png(whole)}
+        if vector and "<image" not in text:
+            files[f"{stem}.svg"] = text.encode()
+        for file, data in files.items():
+            (directory / file).write_bytes(data)
         label = markup.text(f"{about}: {title(picture.response)}, layout {layout}")
         inner = "".join(
             "<div>"
@@ -85,10 +104,10 @@ def drawn(layout: str, pictures: Sequence[Picture], into: Path, name: str, about
             for part in parts
         )
         links = ", ".join(
-            markup.link(f"{name}/{stem}.{kind}", kind.upper()) for kind in ("svg", "png")
+            markup.link(f"{name}/{file}", file[-3:].upper()) for file in sorted(files, reverse=True)
         )
         what = title(picture.response)
-        words = markup.text(f"{what[:1].upper()}{what[1:]}. {caption(layout, picture)}")
+        words = markup.text(f"{what[:1].upper()}{what[1:]}. {says or caption(layout, picture)}")
         made.append(
             f'<figure><div class="figures">{inner}</div>'
             f"<figcaption>{words} {links}</figcaption></figure>"

@@ -9,7 +9,7 @@ from coracle_lab.design import Design
 from coracle_lab.run.records import Record
 
 NESTED = ("levels", "responses", "texts", "mapped", "ranks")
-FIRST = ("row", "block", "attempt", "session", "started", "host", "outcome", "why")
+FIRST = ("row", "block", "attempt", "session", "started", "outcome", "why")
 
 
 def flat(design: Design, every: Sequence[Record], whole: bool = False) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
+from coracle_lab.report import numbers
 from coracle_lab.report.tables import Table
 
 OPEN_AT_MOST = 40
@@ -62,16 +63,16 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
 def table(given: Table, cards: bool = False) -> str:
     """Returns a table; with `cards` each row is a card on narrow screens.
 
-    A column without any text is left out.
+    A column without any value is left out.
     """
     given = _without_empty(given)
     head = "".join(
-        f'<th scope="col" class="{"w" if at < given.words else ""}">{text(name)}</th>'
+        f'<th scope="col"{_class("w" if at < given.words else "")}>{text(name)}</th>'
         for at, name in enumerate(given.head)
     )
-    body = "".join(f"<tr>{_cells(given, row)}</tr>" for row in given.rows)
+    body = "".join(f"<tr>{_cells(given, row, cards)}</tr>" for row in given.rows)
     inner = (
-        f'<table class="{"cards" if cards else ""}"><caption>{text(given.caption)}</caption>'
+        f"<table{_class('cards' if cards else '')}><caption>{text(given.caption)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )
     label = text(given.caption)
@@ -79,7 +80,8 @@ def table(given: Table, cards: bool = False) -> str:
 
 
 def _without_empty(given: Table) -> Table:
-    kept = [at for at in range(len(given.head)) if any(row[at] for row in given.rows)]
+    none = ("", numbers.NONE)
+    kept = [at for at in range(len(given.head)) if any(row[at] not in none for row in given.rows)]
     first = given.emphasised
     return Table(
         given.caption,
@@ -90,18 +92,22 @@ def _without_empty(given: Table) -> Table:
     )
 
 
-def _cells(given: Table, row: Sequence[str]) -> str:
+def _cells(given: Table, row: Sequence[str], cards: bool) -> str:
     made = []
     for at, value in enumerate(row):
-        name = "" if at == 0 else f' data-h="{text(given.head[at])}"'
+        name = f' data-h="{text(given.head[at])}"' if cards and at else ""
         if at == given.emphasised:
             made.append(f'<td class="w v">{verdict(value)}</td>')
-        else:
-            # Short texts keep their line; notes may break.
-            kind = "w" if at < given.words or len(value) > 40 else "n"
-            kind += " k" if kind == "w" and len(value) <= 28 else ""
-            made.append(f'<td class="{kind}"{name}>{text(value)}</td>')
+            continue
+        # Short texts keep their line; notes may break.
+        kind = "w" if at < given.words or len(value) > 40 else ""
+        kind += " k" if kind and len(value) <= 28 else ""
+        made.append(f"<td{name}{_class(kind)}>{text(value)}</td>")
     return "".join(made)
+
+
+def _class(name: str) -> str:
+    return f' class="{name}"' if name else ""
 
 
 def folded(title: str, given: Sequence[Table]) -> str:

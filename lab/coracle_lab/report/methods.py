@@ -23,10 +23,27 @@ METHODS = (
         " Statistics 6 (1979).",
     ),
     (
+        "Dunnett",
+        "All environments against the base at once, on logarithms with one spread for all: beside"
+        " Holm where a design has no blocks.",
+        "Dunnett, A multiple comparison procedure for comparing several treatments with a control,"
+        " JASA 50 (1955).",
+    ),
+    (
         "A/A",
         "The base measured twice under two names. If these differ, nothing of the figure is"
         " trusted. Its p values are adjusted by Holm over the cells of the figure.",
         "Kohavi, Longbotham, Sommerfield, Henne, Data Mining and Knowledge Discovery 18 (2009).",
+    ),
+    (
+        "Effects of factors",
+        "Of fractions: the contrast of the cells at a factor's two levels, by ordinary least"
+        " squares of the logarithms with a mean for each cell and each block, so that the error is"
+        " that of replicates. Whether factors act together is an F test. Without replicates the"
+        " error is Lenth's.",
+        "Box, Hunter, Hunter, Statistics for Experimenters (2005). Plackett and Burman, Biometrika"
+        " 33 (1946). Lenth, Quick and easy analysis of unreplicated factorials, Technometrics 31"
+        " (1989).",
     ),
     (
         "Hodges-Lehmann, Wilcoxon, Mann-Whitney",

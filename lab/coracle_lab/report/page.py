@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coracle_lab.errors import LabError
-from coracle_lab.figures import letters_once
-from coracle_lab.report import markup, oracle, study
+from coracle_lab.figures import styles_once
+from coracle_lab.report import markup, opposite, oracle, study
 from coracle_lab.report.css import CSS
 from coracle_lab.report.methods import METHODS
 from coracle_lab.report.section import Made, Section, made
@@ -81,6 +81,7 @@ def _write(title: str, text: str, parts: Sequence[Made], into: Path) -> None:
 <p class="small soft">{markup.text(FIRST_LINE)}</p>
 {about}</header>
 <main>
+{opposite.section([part.entry for part in parts])}
 {"".join(part.html for part in parts)}
 </main>
 {_footer()}
@@ -90,7 +91,7 @@ def _write(title: str, text: str, parts: Sequence[Made], into: Path) -> None:
     into.mkdir(parents=True, exist_ok=True)
     try:
         part = into / ".index.html.part"
-        part.write_text(letters_once(page), encoding="utf-8")
+        part.write_text(styles_once(page), encoding="utf-8")
         part.rename(into / "index.html")
     except OSError as error:
         raise LabError(f"{into}: {error.strerror}", status=1) from error

@@ -10,6 +10,13 @@ from coracle_lab.report.judged import Judged
 from coracle_lab.report.tables import Shown, Table
 from coracle_lab.run.records import FACTOR
 
+ROLES: Mapping[str, Sequence[str]] = {
+    "singularity": ("singularity", "apptainer", "apptainer-sid"),
+    "docker": ("docker", "podman"),
+}
+"""What stands for a paper's program where it was measured: itself, else what has its role. Ours is
+always named, so a reader sees which it was."""
+
 
 def table(rows: Sequence[Mapping[str, Any]], judged: Sequence[Judged], shown: Shown) -> Table:
     """Returns the published rows with ours beside: the same environment, and Coracle."""
@@ -19,10 +26,10 @@ def table(rows: Sequence[Mapping[str, Any]], judged: Sequence[Judged], shown: Sh
         cells = _cells(row, judged)
         lines.append((
             *(_text(row.get(key)) for key in keys),
-            _ours(cells, [str(row[FACTOR])] if FACTOR in row else [], shown),
+            _ours(cells, _same(cells, str(row[FACTOR])) if FACTOR in row else [], shown),
             _ours(cells, _coracle(cells), shown),
         ))  # fmt: skip
-    head = (*(key.replace("_", " ") for key in keys), "the same here", "Coracle here")
+    head = (*(key.replace("_", " ") for key in keys), "the same or its role here", "Coracle here")
     return Table("Published numbers beside ours (ratio to the base, 95 %)",
                  head, tuple(lines), len(head))  # fmt: skip
 
@@ -42,6 +49,16 @@ def _cells(row: Mapping[str, Any], judged: Sequence[Judged]) -> list[Judged]:
         and ("response" not in row or one.response.partition("@")[0] == row["response"])
         and ("key" not in row or one.response.partition("@")[2] == str(row["key"]))
     ]
+
+
+def _same(cells: Sequence[Judged], name: str) -> list[str]:
+    """Returns what of ours is compared with a paper's program: the first of its role that is
+    there."""
+    there = {one for cell in cells for one in cell.cell.values}
+    for one in ROLES.get(name, (name,)):
+        if one in there:
+            return [one]
+    return [name]
 
 
 def _coracle(cells: Sequence[Judged]) -> list[str]:

@@ -2,39 +2,54 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from coracle_lab.campaign.model import Figure
-from coracle_lab.design import to_csv
 from coracle_lab.design.parse import AGAIN
 from coracle_lab.errors import LabError
-from coracle_lab.report import draw, markup, numbers, oracle, published, study, tables
+from coracle_lab.report import (
+    draw,
+    effects,
+    files,
+    markup,
+    modelled,
+    numbers,
+    oracle,
+    published,
+    study,
+    tables,
+)
 from coracle_lab.report.analysis import Analysis, analyse
-from coracle_lab.report.flat import flat
+from coracle_lab.report.judged import Judged
 from coracle_lab.report.pictures import Wanted, pictures
 from coracle_lab.report.summary import Entry
 from coracle_lab.report.tables import Shown, Table
-from coracle_lab.report.written import written
 from coracle_lab.run import records
 from coracle_lab.run.records import Record
 from coracle_lab.run.store import Store
+from coracle_lab.stats import Guard
 
+TOLD_AT_MOST = 150
+"""A table of the page has more lines than this only where no series makes it long."""
 FAILED_AT_MOST = 20
-"""So many failed rows are told one by one; all are in the CSV."""
+"""So many failed rows are told one by one; all are in the records."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A figure with the records that it is drawn from; `missing` says why there are none."""
+    """A figure with the records that it is drawn from; `missing` says why there are none.
+
+    `form` is that of a model, which is made of the records of others.
+    """
 
     figure: Figure
     store: Store | None
     missing: str | None = None
+    form: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +65,10 @@ def made(section: Section, into: Path, study_files: Path | None) -> Made:
     """Writes the files of a section, and returns its HTML."""
     figure = section.figure
     name = markup.slug(figure.id)
+    if section.form is not None:
+        body = modelled.html(section.form, figure, into, name)
+        words = textwrap.shorten(f"a model: {section.form['error']['words']}", 200)
+        return Made(_frame(name, figure, body), Entry(name, _name(figure), told=words))
     why = _why_missing(section)
     if section.store is None or why is not None:
         return Made(
@@ -59,12 +78,10 @@ def made(section: Section, into: Path, study_files: Path | None) -> Made:
         )  # fmt: skip
     found = analyse(section.store, figure.responses)
     shown = _shown(found)
-    _write_files(found, shown, into / name)
+    files.write(found, shown, into / name)
     alarm = None
     if not found.trusted:
-        bad = [one for one in found.judged if one.guard is not None and not one.guard.trusted]
-        text = bad[0].guard.text if bad[0].guard is not None else ""
-        alarm = f"{_name(figure)}: {text}"
+        alarm = f"{_name(figure)}: {next(one.text for one in _every(found) if not one.trusted)}"
     body = "".join((
         markup.paragraph(alarm, "alarm") if alarm else _guards(found),
         _pictures(found, figure, shown, into, name),
@@ -76,7 +93,15 @@ def made(section: Section, into: Path, study_files: Path | None) -> Made:
         _shows_not(found, figure),
     ))  # fmt: skip
     over = bool(found.over())
-    entry = Entry(name, _name(figure), found.judged, shown, oversubscribed=over)
+    entry = Entry(
+        name,
+        _name(figure),
+        found.judged,
+        shown,
+        oversubscribed=over,
+        screened=found.screened,
+        margin=found.design.margin,
+    )
     return Made(_frame(name, figure, body), entry, alarm)
 
 
@@ -110,10 +135,16 @@ def _shown(found: Analysis) -> Shown:
     return Shown(found.design.base, found.trusted, frozenset(rates), found.beside)
 
 
+def _every(found: Analysis) -> list[Guard]:
+    """Returns the guards of all cells, or of all responses of a fraction."""
+    guards = [one.guard for one in found.judged if one.guard is not None]
+    return guards + [one.screen.guard for one in found.screened]
+
+
 def _guards(found: Analysis) -> str:
     """Returns what A/A says: one line if all cells say the same kind."""
-    texts = [one.guard.text for one in found.judged if one.guard is not None]
-    if len(texts) > 1:
+    texts = [one.text for one in _every(found)]
+    if len(texts) > 1 and not found.screened:
         texts = [f"A/A holds in all {len(texts)} cells"]
     return "".join(markup.paragraph(text, "small soft") for text in texts)
 
@@ -122,6 +153,8 @@ def _guards(found: Analysis) -> str:
 
 
 def _pictures(found: Analysis, figure: Figure, shown: Shown, into: Path, name: str) -> str:
+    if found.screened:
+        return effects.pictures(found.screened, into, name, _name(figure))
     application = found.design.application
     wanted = Wanted(
         layout=figure.layout,
@@ -142,11 +175,11 @@ def _pictures(found: Analysis, figure: Figure, shown: Shown, into: Path, name: s
     if found.split and figure.layout != "split":
         parts = Wanted(**{**vars(wanted), "layout": "split"})
         drawn = [one for one in pictures(found.split, parts) if one.facets]
-        html += draw.drawn("split", drawn, into, name, about)
+        html += draw.drawn("split", drawn, into, name, about, vector=False)
     return html or markup.paragraph("No run has succeeded: there is nothing to draw.", "note")
 
 
-def _study(figure: Figure, into: Path, name: str, files: Path | None) -> str:
+def _study(figure: Figure, into: Path, name: str, study_files: Path | None) -> str:
     """Returns the overhead study's own measurements, if the figure names them and they are
     here."""
     if figure.oracle is None:
@@ -155,13 +188,13 @@ def _study(figure: Figure, into: Path, name: str, files: Path | None) -> str:
     one = oracle.of_file(figure.oracle)
     if one is None:
         raise LabError(f"{figure.id}: the overhead study has no file {figure.oracle}")
-    if files is None:
+    if study_files is None:
         return head + markup.paragraph(
             f"They are not here ({figure.oracle} of the overhead study); --oracle names their"
             " directory.",
             "small soft",
         )
-    return head + study.html(files, one, into, f"{name}-paper")[0]
+    return head + study.html(study_files, one, into, f"{name}-paper")[0]
 
 
 # Where it comes from.
@@ -185,19 +218,9 @@ def _provenance(found: Analysis, name: str) -> str:
         ("sessions", markup.text(len({record.session for record in found.every}))),
         ("command", f"<code>{markup.text(command)}</code>"),
         ("versions", markup.text(_versions(found) or "not recorded")),
-        ("files", ", ".join(markup.link(f"{name}/{file}", text) for file, text in FILES)),
+        ("files", files.links(name)),
     ]  # fmt: skip
     return markup.facts(pairs)
-
-
-FILES = (
-    ("runs.csv", "runs (CSV)"),
-    ("statistics.csv", "statistics (CSV)"),
-    ("rows.csv", "rows (CSV)"),
-    ("design.toml", "design"),
-    ("records.jsonl.gz", "records"),
-    ("facts.jsonl", "facts"),
-)
 
 
 def _each(texts: Any) -> str:
@@ -224,30 +247,26 @@ def _versions(found: Analysis) -> str:
     return "; ".join(versions)
 
 
-def _write_files(found: Analysis, shown: Shown, directory: Path) -> None:
-    """Writes what the provenance links to; equal records give equal bytes."""
-    directory.mkdir(parents=True, exist_ok=True)
-    store = found.store
-    texts = {
-        "runs.csv": written(flat(store.design, found.every)),
-        "statistics.csv": tables.statistics_csv(found.judged, shown),
-        "rows.csv": to_csv(store.design, store.rows),
-        "design.toml": (store.directory / "design.toml").read_text(encoding="utf-8"),
-        "facts.jsonl": "".join(json.dumps(one, sort_keys=True) + "\n" for one in found.sessions),
-    }
-    for name, text in texts.items():
-        (directory / name).write_text(text, encoding="utf-8")
-    data = (store.directory / "records.jsonl").read_bytes()
-    (directory / "records.jsonl.gz").write_bytes(gzip.compress(data, mtime=0))
-
-
 # Tables.
+
+
+def _told(found: Analysis) -> list[Judged]:
+    return tables.few(found.judged, found.design.responses, TOLD_AT_MOST)
 
 
 def _verdicts(found: Analysis, figure: Figure, shown: Shown) -> str:
     """Returns the main table, and the paper's numbers beside ours."""
+    if found.screened:
+        return effects.tables(found.screened, found.design)
     parts = ["<h3>Verdicts</h3>"]
-    main = tables.verdicts(found.judged, shown)
+    told = _told(found)
+    main = tables.verdicts(told, shown)
+    if len(told) < len(found.judged):
+        parts.append(markup.paragraph(
+            f"The tables have {len(told)} of {len(found.judged)} cells of the series; all are in"
+            " statistics.csv.",
+            "small soft",
+        ))  # fmt: skip
     if len(main.rows) > markup.OPEN_AT_MOST:
         parts.append(markup.folded("Ratios and verdicts", [main]))
     else:
@@ -264,15 +283,18 @@ def _verdicts(found: Analysis, figure: Figure, shown: Shown) -> str:
 
 
 def _tables(found: Analysis, shown: Shown) -> str:
-    """Returns everything beside the verdicts."""
+    """Returns everything beside the verdicts; of a fraction it stands with them."""
+    if found.screened:
+        return ""
+    told = _told(found)
     parts = ["<h3>Beside the verdicts</h3>"]
     parts.append(markup.folded(
-        "Other estimates and tests", [tables.beside(found.judged, shown), *_mixed(found)]
+        "Other estimates and tests", [tables.beside(told, shown), *_mixed(found)]
     ))  # fmt: skip
     words = [*tables.notes(found.judged), *_mixed_words(found)]
     parts.append(f'<div class="small soft">{markup.bullets(words)}</div>')
-    parts.append(markup.folded("As in the papers", [tables.as_in_paper(found.judged, shown)]))
-    parts.append(markup.folded("Distribution", [tables.distributions(found.judged)]))
+    parts.append(markup.folded("As in the papers", [tables.as_in_paper(told, shown)]))
+    parts.append(markup.folded("Distribution", [tables.distributions(told)]))
     return "".join(parts)
 
 
@@ -331,7 +353,7 @@ def _rows(found: Analysis) -> str:
     for record in found.failed[:FAILED_AT_MOST]:
         said.append(_failed(record))
     if len(found.failed) > FAILED_AT_MOST:
-        said.append(f"{len(found.failed) - FAILED_AT_MOST} more rows have failed: see runs.csv.")
+        said.append(f"{len(found.failed) - FAILED_AT_MOST} more rows have failed: see the records.")
     for name, missing, rows, why in found.left_out:
         said.append(f"Left out: {name}, {missing} of its {rows} rows: {why}.")
     for cell in found.design.left_out:

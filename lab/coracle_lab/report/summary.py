@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from coracle_lab.design.parse import AGAIN
 from coracle_lab.report import markup, numbers
 from coracle_lab.report.judged import Judged
+from coracle_lab.report.screened import Screened
 from coracle_lab.report.tables import Shown, places
 
 EACH_AT_MOST = 24
@@ -25,19 +26,24 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """What the summary says of one figure. `missing` says why it is not there."""
+    """What the summary says of one figure. `missing` says why it is not there, `told` what stands
+    in place of verdicts."""
 
     anchor: str
     name: str
     judged: tuple[Judged, ...] = ()
     shown: Shown | None = None
     missing: str | None = None
+    told: str | None = None
     oversubscribed: bool = False
+    screened: tuple[Screened, ...] = ()
+    margin: float = 0.01
 
 
 def summary(entries: Sequence[Entry]) -> str:
     """Returns the table of all figures, or of all comparisons if they are few."""
     count = sum(len(one.compared) for entry in entries for one in entry.judged)
+    count += sum(len(one.screen.effects) for entry in entries for one in entry.screened)
     lines = [_each(entry) if count <= EACH_AT_MOST else _kinds(entry) for entry in entries]
     names: tuple[str, ...]
     if count <= EACH_AT_MOST:
@@ -57,7 +63,7 @@ def _link(entry: Entry) -> str:
 
 
 def _missing(entry: Entry, columns: int) -> str:
-    words = markup.text(f"not made: {entry.missing}")
+    words = markup.text(entry.told or f"not made: {entry.missing}")
     return (
         f'<tr><td class="w">{_link(entry)}</td><td class="w" colspan="{columns}">{words}</td></tr>'
     )
@@ -79,6 +85,16 @@ def _each(entry: Entry) -> str:
                 f'<td class="w" data-h="ratio">{numbers.ratio(found.ratio)}</td>'
                 f'<td class="w" data-h="95 %">{numbers.span(found.ratio_intervals, 0.95)}</td></tr>'
             )
+    for effects in entry.screened:
+        for effect in effects.screen.effects:
+            words = markup.verdict(effects.verdict(effect))
+            limits = numbers.span(effect.ratio_intervals, 0.95)
+            rows.append(
+                f'<tr><td class="w">{markup.text(effects.levels(effect))}</td>'
+                f'<td class="w" data-h="where">{_link(entry)}</td><td class="w v">{words}</td>'
+                f'<td class="w" data-h="ratio">{numbers.ratio(effect.ratio)}</td>'
+                f'<td class="w" data-h="95 %">{limits}</td></tr>'
+            )
     return "".join(rows)
 
 
@@ -95,11 +111,17 @@ def _kinds(entry: Entry) -> str:
             ratios = found.setdefault(kind, {}).setdefault(name, [])
             ratios.append(comparison.ratio if comparison.ratio is not None else float("nan"))
             cells[name] = cells.get(name, 0) + 1
+    for effects in entry.screened:
+        for effect in effects.screen.effects:
+            kind = effects.verdict(effect).split()[0].rstrip(":")
+            ratio = effect.ratio if effect.ratio is not None else float("nan")
+            found[kind].setdefault(effect.factor, []).append(ratio)
+            cells[effect.factor] = cells.get(effect.factor, 0) + 1
     items = []
     for kind, names in found.items():
         if not names:
             continue
-        margin = next((c.margin for one in entry.judged for c in one.compared), 0.01)
+        margin = entry.margin
         words = f"equal within ±{margin * 100:g} % (TOST)" if kind == "equal" else WORDS[kind]
         text = ", ".join(_counted(name, ratios, cells[name]) for name, ratios in names.items())
         items.append(f"<li>{markup.verdict(words)}: {markup.text(text)}</li>")

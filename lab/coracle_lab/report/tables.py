@@ -12,10 +12,9 @@ from coracle_lab.figures.units import title
 from coracle_lab.figures.values import levels_in_order
 from coracle_lab.report import numbers
 from coracle_lab.report.judged import Judged
+from coracle_lab.report.screened import NOT_TRUSTED
 from coracle_lab.report.written import written
 from coracle_lab.stats import Comparison, Interval, Mixed
-
-NOT_TRUSTED = "not trusted (A/A)"
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,25 @@ def places(judged: Sequence[Judged]) -> dict[int, str]:
     return found
 
 
+def few(judged: Sequence[Judged], named: Sequence[str], at_most: int) -> list[Judged]:
+    """Returns what tables of the page have of a figure: all, or of long series some keys.
+
+    These are the responses that the design names, and the first and the last key of each series
+    of which it names none.
+    """
+    if sum(len(one.runs) for one in judged) <= at_most:
+        return list(judged)
+    series: dict[str, list[str]] = {}
+    for one in judged:
+        keys = series.setdefault(one.response.partition("@")[0], [])
+        if one.response not in keys:
+            keys.append(one.response)
+    kept: set[str] = set()
+    for keys in series.values():
+        kept.update([key for key in keys if key in named] or (keys[0], keys[-1]))
+    return [one for one in judged if one.response in kept]
+
+
 def levels(one: Judged) -> str:
     """Returns the levels of a cell as text; a case is named without the word."""
     return ", ".join(
@@ -110,6 +128,7 @@ def beside(judged: Sequence[Judged], shown: Shown) -> Table:
     """Returns what is computed beside the verdict and decides nothing."""
     rows = []
     where = places(judged)
+    joint = {id(one): _joint(one, shown) for one in judged}
     for one, found in _comparisons(judged):
         if found.ratio is None:
             continue
@@ -127,6 +146,7 @@ def beside(judged: Sequence[Judged], shown: Shown) -> Table:
             numbers.span(found.hodges_lehmann_intervals, 0.997),
             f"{numbers.p(found.rank_p)} ({found.rank_test})",
             numbers.p(found.permutation_p),
+            numbers.p(joint[id(one)].get(found.environment)),
             numbers.span(found.bootstrap_intervals, 0.95),
             numbers.span(found.bootstrap_intervals, 0.997),
             numbers.fixed(found.cliffs_delta, 2),
@@ -134,10 +154,18 @@ def beside(judged: Sequence[Judged], shown: Shown) -> Table:
         ))  # fmt: skip
     head = (
         "environment", "where", "Hodges-Lehmann", "95 %", "99.7 %", "p (ranks)", "p (permutation)",
+        "p (Dunnett)",
         "bootstrap 95 %", "99.7 %", "Cliff's δ", "difference", "95 %",
     )  # fmt: skip
     return Table("Beside the verdict: other estimates and tests, which decide nothing",
                  head, tuple(rows), 2)  # fmt: skip
+
+
+def _joint(one: Judged, shown: Shown) -> Mapping[str, float | None]:
+    """Returns the p values of Dunnett's test, which is for runs without blocks."""
+    if one.cell.paired or shown.base not in one.cell.values:
+        return {}
+    return {found.environment: found.p for found in stats.dunnett(one.cell.values, shown.base)}
 
 
 def notes(judged: Sequence[Judged]) -> list[str]:
@@ -280,5 +308,9 @@ def statistics_csv(judged: Sequence[Judged], shown: Shown) -> str:
             "sd_of_log_ratio": found.sd_of_log_ratio,
             "notes": "; ".join(found.notes),
         }
-        lines.append(line)
+        # Seven digits are more than any interval needs.
+        lines.append({
+            name: f"{value:.7g}" if isinstance(value, float) else value
+            for name, value in line.items()
+        })  # fmt: skip
     return written(lines)

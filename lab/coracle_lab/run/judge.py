@@ -16,6 +16,7 @@ from typing import Any
 import reframe.utility.sanity as sn
 from reframe.core.exceptions import SanityError
 
+from coracle_lab.facts import plain
 from coracle_lab.run import lab_lines, records
 from coracle_lab.run.lab_lines import Timer, Wrong
 from coracle_lab.run.piece import Piece, Task
@@ -35,7 +36,20 @@ def measured(path: Path) -> list[dict[str, Any]]:
 def record(
     piece: Piece, task: Task, measured: Mapping[str, Any], directory: Path, number: int = 0
 ) -> dict[str, Any]:
-    """Returns the record of one start, the launch's first one if `number` is 0."""
+    """Returns the record of one start, the launch's first one if `number` is 0.
+
+    It is published, so its words name no machine.
+    """
+    result = _judged(piece, task, measured, directory, number)
+    for name in ("why", "mapped"):
+        if name in result:
+            result[name] = plain.tree(result[name])
+    return result
+
+
+def _judged(
+    piece: Piece, task: Task, measured: Mapping[str, Any], directory: Path, number: int
+) -> dict[str, Any]:
     result: dict[str, Any] = {
         **measured,
         "schema": records.SCHEMA,
@@ -69,8 +83,10 @@ def _status(fields: Mapping[str, Any], errors: Path) -> str:
     what = f"exit status {fields['exit_status']}"
     if fields.get("signal"):
         what = f"ended by signal {fields['signal']}"
-    lines = _tail(errors, 4096).decode(errors="replace").split("\n")
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    # mpirun puts lines of dashes around what it says itself, after the program's last words.
+    text = _tail(errors, 4096).decode(errors="replace").strip()
+    own, _, launchers = text.partition("-" * 20)
+    last = (own.strip() or launchers.strip("- \r\n").partition("\n")[0]).split("\n")[-1].strip()
     return f"{what}: {last[:200]}" if last else what
 
 

@@ -21,6 +21,8 @@ RESULT, RANK = "lab ", "lab-rank "
 PARTS = ("launch_s", "start_s", "work_s", "communication_s", "end_s")
 ORDER = ("first_ns", "init_ns", "work_ns", "end_ns")
 NS = 1e-9
+DIGITS = 7
+"""A look at the clock takes longer than a tenth of a microsecond."""
 
 
 class Wrong(Exception):
@@ -123,14 +125,15 @@ def _parts(line: Mapping[str, Any], timer: Timer) -> dict[str, float | int | Non
         raise Wrong(f"the times of rank {rank} are not in their order")
     launch = after = None
     if line.get("boot") and line["boot"] == timer.boot:
-        launch, after = first * NS - timer.start_s, timer.end_s - work * NS
+        launch = round(first * NS - timer.start_s, DIGITS)
+        after = round(timer.end_s - work * NS, DIGITS)
         if launch < 0 or after < 0:
             raise Wrong(f"the clock of rank {rank} is not the timer's")
     return {
         "rank": rank,
         "launch_s": launch,
-        "start_s": (init - first) * NS,
-        "work_s": (work - init - communication) * NS,
-        "communication_s": communication * NS,
+        "start_s": round((init - first) * NS, DIGITS),
+        "work_s": round((work - init - communication) * NS, DIGITS),
+        "communication_s": round(communication * NS, DIGITS),
         "end_s": after,
     }

@@ -144,15 +144,18 @@ def task(
     found: Places = Places(),  # noqa: B008 (it is frozen)
     nodes: Nodes | None = None,
     starts: int = 1,
+    options: tuple[str, ...] = (),
 ) -> Task:
     """Returns one attempt of a row, or of a launch of so many rows, of which `row` is the first.
 
-    Row 0 is a first run, at which the timer looks at maps.
+    Row 0 is a first run, at which the timer looks at maps. `options` are words that the row's
+    levels put into the environment's command.
     """
     fill = _filled(application, row.levels, found)
     words = [fill(word) for word in application.command]
     ranks = places.ranks(application, row.levels)
-    setting = replace(setting_of(application, environment, row.levels, found), ranks=ranks or 1)
+    setting = setting_of(application, environment, row.levels, found)
+    setting = replace(setting, ranks=ranks or 1, options=options)
     before = nodes.launcher(ranks or 1) if nodes is not None else []
     variables = _for_launcher(ranks or 1, limits)
     if environment.takes == "host":

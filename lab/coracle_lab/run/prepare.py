@@ -9,7 +9,6 @@ rows get records that say so, and are not run.
 from __future__ import annotations
 
 import hashlib
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -243,7 +242,6 @@ def append_void(session: Session, row: Row, why: str) -> None:
         "wall_s": 0.0,
         "output_sha256": hashlib.sha256(b"").hexdigest(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "host": socket.gethostname(),
     }
     content = session.piece([])
     task = session.task(row, 1)

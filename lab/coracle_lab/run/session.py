@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -54,6 +54,10 @@ class Stopped(BaseException):
     """The user or the system ends the session; what is recorded stays."""
 
 
+class Late(Stopped):
+    """The time that a campaign was given is over."""
+
+
 @dataclass(frozen=True)
 class Progress:
     """What is said while rows run."""
@@ -79,6 +83,8 @@ class Session:
     name: str = ""
     left_out: dict[str, str] = field(default_factory=dict)
     not_run: list[int] = field(default_factory=list)
+    measured: bool = False
+    """Whether all rows are, and what is left are repetitions of disturbed blocks."""
     void: dict[str, str] = field(default_factory=dict)
     texts: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = field(default_factory=dict)
     prepared: prepare.Prepared = field(default_factory=prepare.Prepared)
@@ -91,7 +97,7 @@ class Session:
         self.directory = self.directory.resolve()
         if not self.name:
             now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-            self.name = f"{now}-{socket.gethostname()}-{os.getpid()}"
+            self.name = f"{now}-{secrets.token_hex(3)}"
 
     @property
     def application(self) -> Application:
@@ -128,6 +134,7 @@ class Session:
             prepare.places_of(self, row.levels),
             self.simulated,
             starts,
+            self.design.option_words(row.levels),
         )
         return replace(made, texts=prepare.texts_of(self, row.levels))
 

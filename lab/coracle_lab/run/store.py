@@ -21,7 +21,7 @@ from typing import Any
 
 from coracle_lab.design import Design, Row, digest, expand, from_csv, parse, to_csv
 from coracle_lab.errors import LabError
-from coracle_lab.facts import machine
+from coracle_lab.facts import machine, plain
 
 SCHEMA = 1
 
@@ -94,7 +94,7 @@ class Store:
                 f"earlier records here were made on another machine, {other}: blocks of different"
                 " machines are compared within each block only"
             )
-        text = json.dumps(line, sort_keys=True)
+        text = json.dumps(plain.tree(line), sort_keys=True)
         _append(self.facts_path, text)
         return said
 

@@ -32,7 +32,6 @@ import os
 import resource
 import shutil
 import signal
-import socket
 import sys
 import time
 from typing import Any
@@ -275,8 +274,8 @@ def usage_of(run: Run) -> "dict[str, object]":
     """Return the program's usage as a record names it."""
     usage = run.usage
     return {
-        "user_s": usage.ru_utime,
-        "system_s": usage.ru_stime,
+        "user_s": round(usage.ru_utime, 6),
+        "system_s": round(usage.ru_stime, 6),
         "max_rss_bytes": usage.ru_maxrss * 1024,
         "max_rss_floor_bytes": run.floor * 1024,
         "minor_faults": usage.ru_minflt,
@@ -301,10 +300,10 @@ def measure(words: "list[str]", request: "dict[str, Any]") -> "list[dict[str, ob
     cpus = request["cpus"]
     pinned = min(cpus) if cpus else None
     sentinel = beside("sentinel.py") if request["sentinel"] else None
-    common = {"host": socket.gethostname(), "load_1m": os.getloadavg()[0], "boot": boot}
+    common = {"load_1m": os.getloadavg()[0], "boot": boot}  # type: dict[str, object]
     if sentinel is not None:
         work, calls = sentinel.measure(pinned)
-        common.update(sentinel_before_s=work + calls, sentinel_calls_before_s=calls)
+        common.update(rounded(before=(work + calls, calls)))
     if cpus:
         os.sched_setaffinity(0, cpus)
     seen = []
@@ -314,7 +313,7 @@ def measure(words: "list[str]", request: "dict[str, Any]") -> "list[dict[str, ob
         seen.append(start(Run(words, request, number, busy), alive))
     if sentinel is not None:
         work, calls = sentinel.measure(pinned)
-        common.update(sentinel_after_s=work + calls, sentinel_calls_after_s=calls)
+        common.update(rounded(after=(work + calls, calls)))
     # The outputs are read after the last start: the next one finds the caches as they were.
     return [dict(common, **fields_of(run, fields)) for run, fields in seen]
 
@@ -324,17 +323,28 @@ def start(run: Run, alive: "int | None") -> "tuple[Run, dict[str, object]]":
     before, civil, raw = counters.readings(), time.time(), clock()
     result = {"started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(civil))}  # type: dict[str, object]
     run.run(alive)
-    result["clock_step_s"] = (time.time() - civil) - (clock() - raw)
+    # Below a microsecond is the time between the two looks.
+    result["clock_step_s"] = round((time.time() - civil) - (clock() - raw), 6)
     result.update(counters.growth(before, counters.readings()))
     result["frequency_mhz"] = counters.frequency_mhz()
     return run, result
+
+
+def rounded(**times: "tuple[float, float]") -> "dict[str, object]":
+    """Return a sentinel's times as a record names them: a tenth of a microsecond is enough."""
+    found = {}  # type: dict[str, object]
+    for when, (whole, calls) in times.items():
+        found[f"sentinel_{when}_s"] = round(whole, 7)
+        found[f"sentinel_calls_{when}_s"] = round(calls, 7)
+    return found
 
 
 def fields_of(run: Run, fields: "dict[str, object]") -> "dict[str, object]":
     """Return all fields of a start's own."""
     result = dict(fields)
     result.update(usage_of(run))
-    result.update(clock_start_s=run.started, clock_end_s=run.ended, wall_s=run.ended - run.started)
+    wall_s = round(run.ended - run.started, 9)
+    result.update(clock_start_s=run.started, clock_end_s=run.ended, wall_s=wall_s)
     result.update(outcome=run.outcome, why=run.why, exit_status=run.status, signal=run.signal)
     result["output_sha256"] = run.digest()
     if run.looker is not None:

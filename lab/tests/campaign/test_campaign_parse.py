@@ -136,12 +136,24 @@ def test_a_design_is_no_campaign() -> None:
     assert not is_campaign("figure = [")
 
 
-def test_an_id_means_the_figures_that_belong_to_it() -> None:
-    more = [FIGURE.replace("A1", name) + DESIGN for name in ("A1-tcp", "A11")]
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("a1", ["A1"]),
+        ("a1*", ["A1", "A1-tcp", "A11"]),
+        ("A1-*", ["A1-tcp"]),
+        ("a", ["A1", "A1-tcp", "A11"]),
+        ("co", ["CO-x"]),
+        ("", ["A1", "A1-tcp", "A11", "CO-x"]),
+    ],
+)
+def test_an_id_means_that_figure_and_other_words_those_that_belong_to_them(
+    word: str, meant: list[str]
+) -> None:
+    more = [FIGURE.replace("A1", name) + DESIGN for name in ("A1-tcp", "A11", "CO-x")]
     campaign = parse(WHOLE + "".join(more), "c.toml", "quick")
-    assert [figure.id for _, figure in designs.chosen([campaign], ["a1"])] == ["A1", "A1-tcp"]
-    assert len(designs.chosen([campaign], [])) == 3
-    assert len(designs.chosen([campaign], ["a"])) == 3
+    words = [word] if word else []
+    assert [figure.id for _, figure in designs.chosen([campaign], words)] == meant
 
 
 IDS = "OV1 OV2 OV3 OV4 OV5 UD1 UD2 UD3 UD4 UD5 UD6 UD7 PU1 PU2 PU3 PU4 CY1 CY2 BE1 BE2 BE3 BE4 BE5"
@@ -157,11 +169,19 @@ def test_every_built_in_figure_is_a_design_that_expands(size: Any) -> None:
     assert any(one.startswith("CO-") for one in ids)
     assert len(set(ids)) == len(ids)
     for figure in figures:
+        if figure.model is not None:
+            inputs = {figure.model.get(name) for name in ("starts", "work", "messages", "times")}
+            assert inputs - {None} <= set(ids)
+            continue
         if figure.design is None:
             assert figure.reason
             continue
         design = parse_design(resolve(figure.design, figure.id), figure.id)
         assert expand(design)
+        assert design.screens == (figure.layout == "effects"), figure.id
+        if design.screens:
+            assert design.factor("again") is not None
+            continue
         assert design.base in figure.design
         levels = design.factor("environment")
         assert levels is not None
@@ -180,4 +200,5 @@ def test_no_figure_of_the_papers_is_missing_at_size_quick_but_with_a_reason() ->
     campaigns = [designs.load(path, "quick") for path in designs.builtin()]
     made = {f.id for c in campaigns for f in c.figures if f.design is not None}
     assert set(IDS.split()) <= made
-    assert [f.id for c in campaigns for f in c.figures if f.design is None and not f.reason] == []
+    others = [f for c in campaigns for f in c.figures if f.design is None and f.model is None]
+    assert [figure.id for figure in others if not figure.reason] == []

@@ -15,8 +15,10 @@ from coracle_lab.campaign.groups import Host
 from coracle_lab.campaign.kept import Kept, Outcome
 from coracle_lab.campaign.parse import parse
 from coracle_lab.campaign.runner import INTERRUPTED, Runner
+from coracle_lab.cli import experiment
 from coracle_lab.errors import LabError
-from coracle_lab.run.session import Stopped
+from coracle_lab.run import packed, store
+from coracle_lab.run.session import Late, Session, Stopped
 from coracle_lab.run.store import Store
 
 TEXT = 'title = "T"\npaper = "p"\ntext = "t"\n' + "".join(
@@ -131,6 +133,22 @@ def test_it_stops_at_its_time_in_the_middle_of_a_figure_and_lists_the_rest(tmp_p
     assert run(tmp_path, lambda made: 0) == 0
 
 
+@pytest.mark.parametrize(("measured", "made"), [(True, True), (False, False)])
+def test_a_figure_whose_rows_are_measured_is_made_without_all_repetitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: bool, made: bool
+) -> None:
+    """The time can be over before all disturbed blocks are repeated."""
+
+    def late(found: Store, session: Session, versions: object) -> None:
+        session.measured = measured
+        raise Late("the time is over")
+
+    monkeypatch.setattr(experiment, "_run", late)
+    monkeypatch.setattr(experiment.report, "show", lambda found, ended: 0)
+    run(tmp_path, lambda found: experiment.conduct(found, 1 << 20))
+    assert {one.made for one in outcomes(tmp_path).values()} == {made}
+
+
 def test_records_of_another_size_are_refused(tmp_path: Path) -> None:
     run(tmp_path, lambda made: 0)
     with pytest.raises(LabError, match="its records are of size quick") as caught:
@@ -151,8 +169,6 @@ def test_what_is_kept_is_whole_or_refused(tmp_path: Path) -> None:
 
 
 def test_the_page_has_all_that_a_figure_goes_on_with(tmp_path: Path) -> None:
-    import gzip
-
     run(tmp_path, lambda made: 0)
     own = kept.read(tmp_path)
     assert own is not None
@@ -160,17 +176,19 @@ def test_the_page_has_all_that_a_figure_goes_on_with(tmp_path: Path) -> None:
     (directory / "records.jsonl").write_text("")
     (directory / "facts.jsonl").write_text("")
     page.mkdir()
-    for name in ("design.toml", "rows.csv", "facts.jsonl"):
+    for name in ("design.toml", "facts.jsonl"):
         (page / name).write_bytes((directory / name).read_bytes())
-    (page / "records.jsonl.gz").write_bytes(gzip.compress(b""))
+    (page / packed.NAME).write_bytes(packed.packed(b""))
     before = {path.name: path.read_bytes() for path in directory.iterdir()}
     assert not own.unpack("A", None)
     for path in directory.iterdir():
         path.unlink()
     directory.rmdir()
     assert own.unpack("A", None)
+    # The rows follow from the design.
+    store.create(directory, (directory / "design.toml").read_text(), "A")
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
-    (page / "records.jsonl.gz").write_bytes(b"not that")
+    (page / packed.NAME).write_bytes(b"not that")
     for path in directory.iterdir():
         path.unlink()
     directory.rmdir()

@@ -212,7 +212,7 @@ def test_what_is_asked_for_wrongly_is_told(user: hosts.Host) -> None:
     status, out, errors = finish(user, "plan", "papers/overhead.toml")
     assert status == 0, errors
     assert "OV1: NAS EP" in out
-    status, out, errors = finish(user, "papers", "--list", "--only", "OV4,CO")
+    status, out, errors = finish(user, "papers", "--list", "--only", "OV4*,CO")
     assert status == 0, errors
     assert "OV4-nodes" in out
     assert "UD1" not in out

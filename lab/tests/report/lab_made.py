@@ -194,6 +194,21 @@ def _cloud(environment: str, x: str, time: float, part: str = "", model: bool = 
     return Cloud(environment, x, values, Ratio(ratio, *limits), single, part, model)
 
 
+def _effects() -> Picture:
+    """Returns a picture of three factors, whose levels are the parts of clouds."""
+    names = ("volumes: 0, 50", "init: no, yes", "again: first, second")
+    clouds = []
+    for name, ratio in zip(names, (1.4, 0.9, 1.0), strict=True):
+        limits = (ratio - 0.05, ratio + 0.05), (ratio - 0.08, ratio + 0.08)
+        clouds.append(Cloud(name, name, (0.01, 0.011, 0.012), part="first"))
+        values = (0.01 * ratio, 0.012 * ratio)
+        clouds.append(
+            Cloud(name, name, values, Ratio(ratio, *limits), (ratio, ratio * 1.02), "second")
+        )
+    facets = (Facet("", tuple(clouds)),)
+    return Picture("the first level", names, "environment", names, "wall_s", facets)
+
+
 def pictures() -> dict[str, tuple[str, Picture]]:
     """Returns (layout, picture) by name: each layout, with what is special to it."""
     names = tuple(RATIOS)
@@ -227,6 +242,7 @@ def pictures() -> dict[str, tuple[str, Picture]]:
         "distribution": ("distribution", picture("environment", names, alone)),
         "split": ("split", picture("ranks", ("1", "4"), split, over=over, parts=PARTS)),
         "scaling": ("scaling", picture("ranks", ranks, by_ranks, over=over)),
+        "effects": ("effects", _effects()),
         "scaling with a model": ("scaling", picture("ranks", (*ranks, "256"), modelled)),
     }
 

@@ -174,7 +174,7 @@ def test_every_row_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     page = text(tmp_path / "r/report")
     assert "No run has succeeded: there is nothing to draw." in page
     assert "the result is wrong" in page
-    assert "40 more rows have failed: see runs.csv" in page
+    assert "40 more rows have failed: see the records" in page
 
 
 def test_zero_is_no_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

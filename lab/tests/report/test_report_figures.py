@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
+import re
 from functools import cache
+from typing import Any
 
 import lab_made as made
+import matplotlib as mpl
 import pytest
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from coracle_lab import figures
 from coracle_lab.figures import Cloud, Facet, Picture, Ratio, style
 from coracle_lab.figures.units import amount, label, title
-from coracle_lab.figures.vector import smaller
+from coracle_lab.figures.vector import TILE, smaller
 
 NAMES = list(made.pictures())
 
@@ -202,51 +209,91 @@ def test_texts_that_overlap_are_seen() -> None:
 def test_an_inline_figure_has_ids_of_its_own() -> None:
     text = figures.svg(figure("times"))
     one = figures.inline(text, "a-1", "what")
-    assert one.startswith('<svg role="img" aria-label="what"')
+    assert one.startswith("<svg ") and ' role="img" aria-label="what"' in one
     assert "<?xml" not in one and "<metadata" not in one and "<!--" not in one
     ids = {part.partition('"')[0] for part in one.split(' id="')[1:]}
-    assert ids and all(name.startswith(("a-1-", "DejaVuSans-")) for name in ids)
+    assert ids and all(name.startswith("a-1-") for name in ids)
     used = {part.partition('"')[0] for part in one.split('href="#')[1:]}
     used |= {part.partition(")")[0] for part in one.split("url(#")[1:]}
     assert used and used <= ids
 
 
 def test_a_smaller_graphic_looks_the_same() -> None:
-    """Places lose digits that nobody sees; sizes of letters lose none."""
+    """Each line, mark and letter is there, and places lose digits that nobody sees."""
+    clip = 'clip-path="url(#p1)"'
     text = (
-        '<svg><metadata>x</metadata>\n  <!-- words -->\n  <defs>\n<path id="DejaVuSans-4" d="M 0 0"'
-        ' transform="scale(0.015625)"/>\n<path id="m1" d="M 1 1"/></defs>\n'
-        '  <g id="axes_1" clip-path="url(#p1)">\n'
-        '   <use xlink:href="#m1" x="1.23456" y="-2.5" style="fill: #000"/>\n'
-        '   <use xlink:href="#m1" x="3" y="4.00999" style="fill: #000"/>\n  </g>\n'
-        '<g clip-path="url(#p1)"><use xlink:href="#m1" x="3" y="4" style="fill: #fff"/>'
-        '<use xlink:href="#DejaVuSans-4" transform="translate(1.23456 7) scale(0.015625)"/></g>\n'
-        '<clipPath id="p1"/></svg>'
+        '<?xml version="1.0"?>\n<!DOCTYPE svg>\n'
+        '<svg a="1"><metadata>x</metadata>\n <!-- words -->\n'
+        ' <defs>\n  <style type="text/css">*{}</style>\n </defs>\n'
+        ' <g id="axes_1">\n  <defs>\n   <path id="m1" d="M 0 1 \nL 1.00000 0 \nz \n"/>\n  </defs>\n'
+        f"  <g {clip}>\n"
+        + "".join(
+            f'   <use xlink:href="#m1" x="{x}.2345" y="-2" style="fill: #000; stroke: #f00"/>\n'
+            for x in range(5)
+        )
+        + f'  </g>\n  <path d="M 0 1 \nL 2.129 3 \n" {clip} style="fill: none; stroke: #e3e3e3"/>\n'
+        '  <defs>\n   <path id="m2" d="M 0 1 \nL 1 0 \nz \n"/>\n  </defs>\n'
+        f'  <g {clip}><use xlink:href="#m2" x="7" y="8" style="fill: #fff"/></g>\n'
+        f'  <path d="M 5 6 \nL 7 8 \n" {clip} style="fill: none; stroke: #e3e3e3"/>\n'
+        '  <text style="font-size: 9px; font-family: \'DejaVu Sans\'" x="1.236" y="2"'
+        ' transform="rotate(-0 1.236 2)">a b</text>\n </g>\n <clipPath id="p1"/></svg>'
     )
-    assert smaller(text) == (
-        '<svg><defs>\n<path id="DejaVuSans-4" d="M 0 0" transform="scale(0.015625)"/>\n'
-        '<path id="i1" d="M 1 1"/></defs>\n'
-        '<g clip-path="url(#i2)">\n'
-        '<use href="#i1" x="1.23" y="-2.5" style="fill: #000"/>\n'
-        '<use href="#i1" x="3" y="4.00" style="fill: #000"/>\n</g>\n'
-        '<g clip-path="url(#i2)"><use href="#i1" x="3" y="4" style="fill: #fff"/>'
-        '<use href="#DejaVuSans-4" transform="translate(1.23 7) scale(0.015625)"/></g>\n'
-        '<clipPath id="i2"/></svg>'
+    found = smaller(text)
+    styles = dict(re.findall(r"\.(k[0-9a-f]{7})\{([^}]*)\}", found))
+    for name, style_text in styles.items():
+        found = found.replace(f' class="{name}"', f' style="{style_text}"')
+    body = re.sub(r"<style>.*?</style>", "", found)
+    mark = re.search(r'<marker id="(i0-[0-9a-f]{4})"', body)
+    assert mark is not None
+    assert re.sub(r"^.*?<svg [^>]*>", "", body) == (
+        '<defs><path id="i0" d="M0 1L1 0z"/></defs>'
+        f'<marker id="{mark[1]}" overflow="visible" markerUnits="userSpaceOnUse">'
+        '<use href="#i0" style="fill:#000;stroke:#f00"/></marker>'
+        '<path d="M0.2 -2 1.2 -2 2.2 -2 3.2 -2 4.2 -2" clip-path="url(#i1)"'
+        f' style="fill:none;marker:url(#{mark[1]})"/>'
+        '<path d="M0 1L2.13 3M5 6L7 8" clip-path="url(#i1)" style="fill:none;stroke:#e3e3e3"/>'
+        '<g clip-path="url(#i1)" style="fill:#fff"><use href="#i0" x="7" y="8"/></g>'
+        '<text style="font-size:9px" x="1.24" y="2">a b</text><clipPath id="i1"/></svg>'
     )
-    group = text.replace('<g id="axes_1" ', "<g ")
-    assert '<g clip-path="url(#i2)" style="fill: #000">' in smaller(group)
 
 
-def test_letters_are_once_in_a_page() -> None:
+@pytest.mark.parametrize("hatch", [*style.HATCHES, "////"])
+def test_a_tile_of_hatching_has_the_lines_that_cross_it(hatch: str) -> None:
+    """Repeated, it has the lines of the whole pattern: none is lost where tiles meet."""
+    with mpl.rc_context(style.SETTINGS):
+        whole = Figure(figsize=(1, 1))
+        whole.add_artist(Rectangle((0, 0), 1, 1, hatch=hatch))
+        out = io.StringIO()
+        canvas: Any = FigureCanvasSVG(whole)
+        canvas.print_svg(out, metadata={"Date": None})
+    (pattern,) = re.findall(r"<pattern.*?</pattern>", out.getvalue(), flags=re.DOTALL)
+    (tile,) = re.findall(r"<pattern.*?</pattern>", smaller(out.getvalue()), flags=re.DOTALL)
+    assert f'width="{TILE}" height="{TILE}"' in tile
+    number = r"(-?[\d.]+)"
+    line = re.compile(rf"M\s*{number} {number}\s*L\s*{number} {number}")
+    every, kept = ({tuple(map(float, one)) for one in line.findall(t)} for t in (pattern, tile))
+    assert len(kept) < len(every)
+    # What of the pattern is at a place of the tile is there in each repetition of it.
+    for x0, y0, x1, y1 in every:
+        for step in (0.17, 0.31, 0.53, 0.77):
+            x, y = x0 + step * (x1 - x0), y0 + step * (y1 - y0)
+            if 0 <= x < 72 and 0 <= y < 72:
+                assert any(_is_on(x % TILE, y % TILE, one) for one in kept), (x, y)
+
+
+def _is_on(x: float, y: float, line: tuple[float, ...]) -> bool:
+    x0, y0, x1, y1 = line
+    return abs((x1 - x0) * (y - y0) - (y1 - y0) * (x - x0)) < 0.02 * math.hypot(x1 - x0, y1 - y0)
+
+
+def test_styles_are_once_in_a_page() -> None:
     text = figures.svg(figure("times"))
     one, other = (figures.inline(text, name, "what") for name in ("a", "b"))
-    assert figures.letters_once(one) == one
-    both = figures.letters_once(one + other)
-    names = [part.partition('"')[0] for part in both.split(' id="')[1:]]
-    assert len(names) == len(set(names))
-    assert both.startswith(one)
-    used = {part.partition('"')[0] for part in both.split('href="#')[1:]}
-    assert used <= set(names)
+    assert figures.styles_once(one) == one
+    both = figures.styles_once(one + other)
+    assert both == one + re.sub(r"<style>.*?</style>", "", other)
+    used = set(re.findall(r'class="(k[0-9a-f]{7})"', both))
+    assert used and used == set(re.findall(r"\.(k[0-9a-f]{7})\{", both))
 
 
 def test_units() -> None:

@@ -71,7 +71,7 @@ def test_figures_one_to_four_are_drawn(study_page: Path) -> None:
     said, reader = read(study_page)
     for name in ("Fig-1", "Fig-2", "Fig-3", "Fig-4"):
         assert name in reader.ids
-        assert list((study_page / name).glob("*.svg"))
+        assert list((study_page / name).glob("*.png"))
     assert "without A/A" in said
     with (study_page / "Fig-3/statistics.csv").open(newline="") as file:
         keys = {line["response"] for line in csv.DictReader(file)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import re
 import shutil
 from html.parser import HTMLParser
@@ -14,8 +13,11 @@ import pytest
 
 from coracle_lab.campaign.model import Figure
 from coracle_lab.cli import main
-from coracle_lab.report import page
+from coracle_lab.report import page, published
+from coracle_lab.report.analysis import analyse
 from coracle_lab.report.directory import opened
+from coracle_lab.report.tables import Shown
+from coracle_lab.run import packed
 
 
 class Reader(HTMLParser):
@@ -165,13 +167,9 @@ def test_holm_is_over_all_cells_of_the_figure(example: Path) -> None:
 def test_files_beside_the_page_are_the_records(example: Path) -> None:
     into = example / "report/ep"
     kept = (example / "ep/records.jsonl").read_bytes()
-    assert gzip.decompress((into / "records.jsonl.gz").read_bytes()) == kept
-    for name in ("rows.csv", "design.toml", "facts.jsonl"):
+    assert packed.unpacked((into / packed.NAME).read_bytes()) == kept
+    for name in ("design.toml", "facts.jsonl"):
         assert (into / name).read_bytes() == (example / "ep" / name).read_bytes()
-    with (into / "runs.csv").open(newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert len(lines) == kept.count(b"\n")
-    assert {line["outcome"] for line in lines} == {"ok", "failed"}
 
 
 def test_made_twice_all_files_are_equal(example: Path, tmp_path: Path) -> None:
@@ -182,7 +180,7 @@ def test_made_twice_all_files_are_equal(example: Path, tmp_path: Path) -> None:
     one, other = (_files(tmp_path / "made" / name) for name in ("one", "other"))
     assert one == other
     assert {Path(name).suffix for name in one} == {
-        ".html", ".svg", ".png", ".csv", ".toml", ".jsonl", ".gz",
+        ".html", ".svg", ".png", ".csv", ".toml", ".jsonl", ".xz",
     }  # fmt: skip
 
 
@@ -228,10 +226,35 @@ def test_a_figure_without_records_is_listed(tmp_path: Path) -> None:
     assert "Nodes." in said
 
 
+def test_ours_in_the_role_of_a_papers_program_is_named(tmp_path: Path) -> None:
+    """Singularity and Docker, where they were not measured: Apptainer and Podman, by name."""
+    names = ("native", "native-again", "apptainer", "podman", "docker")
+    for environments, docker in ((names[:4], "podman"), (names, "docker")):
+        there = made.make(tmp_path / docker, made.design(environments))
+        rows = [{"environment": name} for name in ("singularity", "docker", "udocker")]
+        shown = Shown("native", True, frozenset(), {})
+        found = published.table(rows, analyse(there).judged, shown)
+        ours = [line[found.head.index("the same or its role here")] for line in found.rows]
+        assert ours[0].startswith("apptainer: ")
+        assert ours[1].startswith(f"{docker}: ")
+        assert ours[2] == "not measured"
+
+
+def test_dunnett_stands_beside_holm_where_there_are_no_blocks(tmp_path: Path) -> None:
+    names = ("native", "native-again", "x")
+    for kind, is_there in (("completely-randomised", True), ("blocks", False)):
+        text_ = made.design(names, more=f'kind = "{kind}"')
+        made.make(tmp_path / kind, text_, made.plain({"x": 1.05}))
+        main(["report", str(tmp_path / kind), "--into", str(tmp_path / "page" / kind)])
+        raw = (tmp_path / "page" / kind / "index.html").read_text()
+        assert ("p (Dunnett)" in raw) == is_there
+
+
 def test_the_nested_design_shows_each_start(example: Path) -> None:
     """24 starts of each environment are points, though their launches' medians are compared."""
     svg = (example / "report/starts/distribution.svg").read_text()
-    assert svg.count("<use") >= 24 * 5 * 2
+    paths = re.findall(r'd="M([-0-9. ]+)"[^>]*marker:', svg)
+    assert sum(len(path.split()) // 2 for path in paths) >= 24 * 5 * 2
     with (example / "report/starts/statistics.csv").open(newline="") as file:
         assert {line["blocks"] for line in csv.DictReader(file)} == {"6"}
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import pwd
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from coracle_lab.facts import machine, mapped, same
+from coracle_lab.facts import machine, mapped, plain, same
 from coracle_lab.run import timer
 
 
@@ -57,7 +60,7 @@ def test_what_makes_times_uncertain_is_said(
 def test_another_machine_is_named(facts: dict[str, Any]) -> None:
     other = copy.deepcopy(facts)
     assert machine.other_machine(other, facts) is None
-    other["machine"]["id"], other["state"]["host"] = "x", "elsewhere"
+    other["machine"]["id"] = "elsewhere"
     assert "elsewhere" in (machine.other_machine(other, facts) or "")
 
 
@@ -65,6 +68,37 @@ def test_secrets_are_not_kept() -> None:
     told = machine.variables({"API_TOKEN": "secret", "OMP_NUM_THREADS": "2", "X_NUM_THREADS": "1"})
     assert told["kept"] == {"OMP_NUM_THREADS": "2", "X_NUM_THREADS": "1"}
     assert "secret" not in json.dumps(told)
+
+
+def test_nothing_that_is_recorded_names_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Facts hold none of the names, and texts have words in their place."""
+    monkeypatch.setenv("HOME", "/home/alice-7")
+    monkeypatch.setenv("TMPDIR", "/scratch/alice-7")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("CORACLE_LAB_CACHE", raising=False)
+    monkeypatch.setenv("https_proxy", "http://user:secret@proxy.example.org:3128")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://packages.example.org/simple")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/home/alice-7/lib")
+    monkeypatch.setattr(socket, "gethostname", lambda: "login7.example.org")
+    monkeypatch.setattr(pwd, "getpwuid", lambda number: SimpleNamespace(pw_name="alice-7"))
+    told = json.dumps(machine.facts(tmp_path))
+    for name in ("alice-7", "login7", "example.org", str(tmp_path), "cgroup", "secret"):
+        assert name not in told, name
+    assert '"LD_LIBRARY_PATH": "HOME/lib"' in told
+    for given, wanted in (
+        ("/home/alice-7/.cache/coracle-lab/apps/ep-1/ep", "CACHE/apps/ep-1/ep"),
+        ("/home/alice-7/data: no such file", "HOME/data: no such file"),
+        ("/home/alice-70/data", "/home/alice-70/data"),
+        ("/scratch/alice-7/x, /data/alice-7/y", "TMP/x, /data/USER/y"),
+        ("login7: cannot reach proxy.example.org:3128", "HOST: cannot reach PROXY:3128"),
+        ("https://packages.example.org/simple", "https://PROXY/simple"),
+        ("connect 10.1.2.3, 127.0.0.1 and fe80::1", "connect ADDRESS, 127.0.0.1 and ADDRESS"),
+        ("libc.so.6, Open MPI 4.1.4, at 12:30:05", "libc.so.6, Open MPI 4.1.4, at 12:30:05"),
+    ):
+        assert plain.text(given) == wanted
+    assert plain.tree({"HOME": ["/home/alice-7", 3, None]}) == {"HOME": ["HOME", 3, None]}
 
 
 def look(directory: Path, *words: str) -> list[dict[str, Any]]:

@@ -1,0 +1,101 @@
+"""Words in place of what identifies a machine or its user, in everything that is recorded.
+
+Records are published with the page. What a reader needs stays: model, processors, memory, kernel,
+virtualisation. What only names this machine becomes a word that is the same everywhere: `HOME`,
+`CACHE`, `TMP`, `USER`, `HOST`, `PROXY`, `ADDRESS`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import pwd
+import re
+import socket
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+SHORT = 3
+"""A name of fewer letters is in too many words."""
+SERVERS = re.compile(r"(^|_)(PROXY|REGISTRY|INDEX_URL|FIND_LINKS|GOPROXY|TRUSTED_HOST)$", re.I)
+"""Variables whose values name servers of a site."""
+ADDRESS = re.compile(
+    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F]*)(?![\w.])"
+)
+
+
+def text(given: str) -> str:
+    """Returns a text with words in place of this machine's names."""
+    for pattern, word in _rules(_names()):
+        given = pattern.sub(word, given)
+    return ADDRESS.sub(_address, given)
+
+
+def tree(given: Any) -> Any:
+    """Returns a value of JSON whose texts are plain; names of its keys stay."""
+    if isinstance(given, str):
+        return text(given)
+    if isinstance(given, Mapping):
+        return {name: tree(value) for name, value in given.items()}
+    if isinstance(given, list | tuple):
+        return [tree(value) for value in given]
+    return given
+
+
+Names = tuple[tuple[str, str], ...]
+
+
+def _names() -> Names:
+    """Returns the names of this machine and user with their words, paths before parts of them."""
+    home = str(Path.home())
+    own = os.environ.get("CORACLE_LAB_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME", f"{home}/.cache")
+    paths = {
+        own or f"{base}/coracle-lab": "CACHE",
+        home: "HOME",
+        tempfile.gettempdir(): "TMP",
+        os.environ.get("TMPDIR", ""): "TMP",
+    }
+    found = [
+        (path.rstrip("/"), word)
+        for path, word in sorted(paths.items(), key=lambda pair: -len(pair[0]))
+        if path.startswith("/") and path not in ("/", "/root")
+    ]
+    for name, value in sorted(os.environ.items()):
+        if SERVERS.search(name):
+            for part in value.replace(",", " ").split():
+                server = urlsplit(part if "//" in part else f"//{part}").hostname
+                if server:
+                    found.append((server, "PROXY"))
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = os.environ.get("USER", "")
+    host = socket.gethostname()
+    names = ((host, "HOST"), (host.partition(".")[0], "HOST"), (user, "USER"))
+    found += [
+        (name, word)
+        for name, word in names
+        if len(name) >= SHORT and name not in ("localhost", "root")
+    ]
+    return tuple(found)
+
+
+@cache
+def _rules(names: Names) -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple(
+        (re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])"), word) for name, word in names
+    )
+
+
+def _address(found: re.Match[str]) -> str:
+    """Returns ADDRESS for an address of the network; those of one machine stay."""
+    try:
+        one = ipaddress.ip_address(found[0])
+    except ValueError:
+        return found[0]
+    return found[0] if one.is_loopback or one.is_unspecified else "ADDRESS"
