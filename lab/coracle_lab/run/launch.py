@@ -113,12 +113,18 @@ def cpus_of(pinning: str | None) -> tuple[int, ...]:
 
 
 def launches(design: Design, rows: Sequence[Row]) -> list[list[Row]]:
-    """Returns rows in their order, those of one launch together; each alone if not nested."""
+    """Returns rows in their order, those of one launch together; each alone if not nested.
+
+    An application with a scratch directory, which is emptied before each row, has each row alone.
+    """
+    application = design.application
+    emptied = application is not None and places.uses(application, "scratch")
+    together = design.nested is not None and not emptied
     found: list[list[Row]] = []
     for row in rows:
         last = found[-1][-1] if found else None
         if (
-            design.nested is not None
+            together
             and last is not None
             and row.number == last.number + 1
             and _launch(row) == _launch(last)

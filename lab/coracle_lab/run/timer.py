@@ -1,4 +1,4 @@
-# ruff: noqa: PTH100, PTH118, PTH119, PTH120, PTH123
+# ruff: noqa: PTH100, PTH118, PTH119, PTH120, PTH123, PTH202
 # Importing pathlib would double the timer's start.
 """Times a launch line and writes what it saw as one line of JSON.
 
@@ -105,14 +105,10 @@ class Run:
         self.program = shutil.which(words[0], path=search) or ""
         self.limit = request["output_limit_bytes"]
         self.too_long = f"it printed more than {self.limit} bytes"
-        self.files = [
-            os.open(
-                request[name] + (f".{number}" if number else ""),
-                os.O_RDWR | os.O_CREAT | os.O_TRUNC,
-                0o644,
-            )
-            for name in ("stdout", "stderr")
-        ]
+        beside = f".{number}" if number else ""
+        self.printed = [request[name] + beside for name in ("stdout", "stderr")]
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
+        self.files = [os.open(path, flags, 0o644) for path in self.printed]
         self.pid, self.floor, self.status = 0, 0, 127
         self.why = None  # type: str | None
         self.outcome = "ok"
@@ -251,14 +247,19 @@ class Run:
             raise
         self.reap()
 
+    def close(self) -> None:
+        """Close the files of the output: a launch can have more starts than a process files."""
+        for file in self.files:
+            os.close(file)
+
     def digest(self) -> str:
         """Cut the output to its limit, and return the SHA-256 of what remains."""
-        for file in self.files:
-            os.ftruncate(file, min(self.limit, os.fstat(file).st_size))
+        for path in self.printed:
+            os.truncate(path, min(self.limit, os.path.getsize(path)))
         result = hashlib.sha256()
-        os.lseek(self.files[0], 0, os.SEEK_SET)
-        for block in iter(lambda: os.read(self.files[0], 1 << 20), b""):
-            result.update(block)
+        with open(self.printed[0], "rb") as file:
+            for block in iter(lambda: file.read(1 << 20), b""):
+                result.update(block)
         return result.hexdigest()
 
 
@@ -323,6 +324,7 @@ def start(run: Run, alive: "int | None") -> "tuple[Run, dict[str, object]]":
     before, civil, raw = counters.readings(), time.time(), clock()
     result = {"started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(civil))}  # type: dict[str, object]
     run.run(alive)
+    run.close()
     # Below a microsecond is the time between the two looks.
     result["clock_step_s"] = round((time.time() - civil) - (clock() - raw), 6)
     result.update(counters.growth(before, counters.readings()))

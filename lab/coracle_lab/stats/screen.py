@@ -332,7 +332,8 @@ def _lenth(
             f"one run of each cell and {len(names)} factors: Lenth's method takes"
             f" {EFFECTS_AT_LEAST}; replicate the cells"
         )
-    ordered = response[np.argsort(cells)]
+    # A second block that has just begun has values of some cells: they are left for replicates.
+    ordered = response[[cells.index(cell) for cell in range(effects.shape[1])]]
     found = effects @ ordered
     sizes = np.abs(found)
     first = 1.5 * float(np.median(sizes))
