@@ -207,6 +207,18 @@ def test_one_replicate_is_judged_by_lenth() -> None:
     assert "nothing called equal" in found.notes[0]
 
 
+def test_a_second_block_that_has_just_begun_changes_nothing() -> None:
+    known = design("fractional", 7, '[fractional]\ngenerator = "a b c ab ac bc abc"')
+    sizes = dict(zip(NAMES[:7], (0.2, 0.01, -0.01, 0.02, -0.02, 0.01, 0.01), strict=True))
+    two = runs(known, 2, sizes, 0.0)
+    alone, begun = (
+        Runs({name: each[:n] for name, each in two.signs.items()}, two.values[:n], two.blocks[:n])
+        for n in (8, 9)
+    )
+    assert one(begun, None).method == "Lenth"
+    assert one(begun, None).effects == one(alone, None).effects
+
+
 def refusal(table: Runs) -> str:
     found = one(table)
     assert all(each.ratio is None for each in found.effects)
