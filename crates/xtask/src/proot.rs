@@ -3,8 +3,8 @@
 //! udocker's mode P1 is `PRoot` with seccomp, and no package of Debian's can be that. Bookworm's
 //! 5.1.0 does not start dynamic programs with the options that udocker gives it; sid's 5.4.0 is
 //! built without seccomp, and translates no path. The source itself is repaired in one place: it
-//! knows threads by `clone`, but glibc makes them by `clone3` since 2.34, and so each thread got a
-//! heap of its own idea, and the program's memory was damaged.
+//! knows threads by `clone`, but glibc makes them by `clone3` since 2.34, and so `PRoot` kept a
+//! separate heap for each thread, and the program's memory was damaged.
 
 use std::fs;
 use std::path::Path;
