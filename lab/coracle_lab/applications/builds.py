@@ -19,14 +19,14 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
-from coracle_lab import environments
+from coracle_lab import cache, environments
 from coracle_lab.applications import images, places, sources
 from coracle_lab.applications.resolve import substituted
 from coracle_lab.design import Application
-from coracle_lab.environments import Setting, trees
+from coracle_lab.environments import Setting
 from coracle_lab.environments.process import run
 from coracle_lab.errors import FAILED, LabError
 
@@ -59,7 +59,7 @@ class Build:
         return self.directory.with_name(f"{self.directory.name}.log")
 
 
-@cache
+@lru_cache
 def _host() -> str:
     """Returns what the programs of a host's build can depend on."""
     try:
@@ -92,7 +92,7 @@ def of(application: Application, levels: Mapping[str, str]) -> Build | None:
     ]
     digest = hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", application.name)
-    directory = trees.cache() / "apps" / f"{name}-{digest}"
+    directory = cache.directory() / "apps" / f"{name}-{digest}"
     found = {"build": str(directory), **({"source": str(source)} if source else {})}
     filled = tuple(tuple(substituted(word, found) for word in command) for command in commands)
     return Build(application.name, directory, source, application.source_sha256, filled, image)

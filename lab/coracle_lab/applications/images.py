@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from coracle_lab import cache
 from coracle_lab.applications import layers
 from coracle_lab.design import Image
-from coracle_lab.environments import trees
 from coracle_lab.environments.process import Said, run
 from coracle_lab.errors import FAILED, LabError
 
@@ -87,8 +87,8 @@ def make(recipe: Image) -> None:
             f" {', '.join(recipe.packages) or 'no other packages'}: coracle import FILE"
             f" {recipe.name}",
         )
-    trees.cache().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="image.", dir=trees.cache()) as name:
+    cache.directory().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="image.", dir=cache.directory()) as name:
         archive = Path(name) / "image.tar"
         said = run(command(program, recipe, archive), LIMIT_S)
         if said.why:

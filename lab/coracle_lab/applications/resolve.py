@@ -113,11 +113,11 @@ def _responses(source: Source, design: Design) -> None:
     for name in design.responses:
         some = name.endswith("@*") and any(one.startswith(name[:-1]) for one in found)
         if not some and name not in known and name not in _fields():
-            source.fail(("responses",), f'there is no response "{name}"', near(name, known))
+            source.fail(("responses",), f'unknown response "{name}"', near(name, known))
     for name in application.rates:
         if name not in {one.partition("@")[0] for one in found} | set(found):
             hint = near(name, found) if found else "rates are names of responses: add it there"
-            source.fail(("application", "rates"), f'there is no response "{name}"', hint)
+            source.fail(("application", "rates"), f'unknown response "{name}"', hint)
 
 
 def images(design: Design) -> Iterator[str]:

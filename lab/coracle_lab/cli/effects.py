@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from coracle_lab.cli import table
-from coracle_lab.report import screened
+from coracle_lab.report import numbers, screened
 from coracle_lab.report.judged import repeated
 from coracle_lab.report.screened import Screened
 from coracle_lab.run import records
 from coracle_lab.run.records import Record
 from coracle_lab.run.store import Store
-
-if TYPE_CHECKING:
-    from coracle_lab.stats import Interval
 
 HEAD = ("factor: first, second level", "ratio", "95 % interval", "costs (95 %)", "verdict")
 WORDS = (0, 4)
@@ -49,16 +45,12 @@ def show(store: Store, every: Sequence[Record], responses: Sequence[str]) -> boo
     return screened.trusted(found)
 
 
-def _at_95(intervals: Sequence[Interval]) -> Interval | None:
-    return next((one for one in intervals if one.level == 0.95), None)
-
-
 def lines(one: Screened) -> list[str]:
     """Returns the table of one response."""
     rows = [HEAD]
     for effect in one.screen.effects:
-        limits = _at_95(effect.ratio_intervals)
-        ends = None if one.rate else _at_95(effect.difference_intervals)
+        limits = numbers.at(effect.ratio_intervals, 0.95)
+        ends = None if one.rate else numbers.at(effect.difference_intervals, 0.95)
         cost = "" if ends is None else table.span(ends.low, ends.high, one.response)
         rows.append((
             one.levels(effect),
@@ -67,14 +59,7 @@ def lines(one: Screened) -> list[str]:
             cost,
             one.verdict(effect),
         ))  # fmt: skip
-    widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
-    return [
-        "  ".join(
-            text.ljust(width) if at in WORDS else text.rjust(width)
-            for at, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    return table.lines(rows, WORDS)
 
 
 def plan(store: Store, made: Sequence[Record], names: Sequence[str]) -> None:

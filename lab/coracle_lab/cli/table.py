@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from coracle_lab.stats import Comparison
 
 HEAD = ("environment", "n", "median", "ratio", "95 % interval", "verdict")
+WORDS = (0, 4, 5)
+"""Columns of words; the others are numbers."""
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
@@ -38,13 +40,13 @@ def span(low: float, high: float, response: str) -> str:
     return f"{low / size:.3g} to {high / size:.3g} {unit}".strip()
 
 
-def lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns rows as lines of aligned columns; numbers stand at the right."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
+def lines(rows: Sequence[Sequence[str]], words: Collection[int]) -> list[str]:
+    """Returns rows as lines of aligned columns: words at the left, numbers at the right."""
+    widths = [max(len(text) for text in column) for column in zip(*rows, strict=True)]
     made = []
     for row in rows:
         parts = [
-            text.rjust(width) if 0 < at < 4 else text.ljust(width)
+            text.ljust(width) if at in words else text.rjust(width)
             for at, (text, width) in enumerate(zip(row, widths, strict=True))
         ]
         made.append("  ".join(parts).rstrip())
@@ -88,4 +90,4 @@ def cell(given: Cell, comparisons: Sequence[Comparison], look: Look) -> list[str
         if look.beside.get(name):
             verdict = f"{verdict} ({look.beside[name]})".strip()
         rows.append((name, str(len(known)), median, ratio, interval, verdict))
-    return lines(rows)
+    return lines(rows, WORDS)

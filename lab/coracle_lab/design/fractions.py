@@ -37,7 +37,7 @@ def check_fraction(
 ) -> str | None:
     """Checks the factors of a fraction; returns the generator of a fractional design.
 
-    An environment alone is no factor: all rows have it.
+    An environment alone does not count as a factor: all rows have it.
     """
     if kind not in FRACTIONS:
         return None

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coracle_lab import cache
 from coracle_lab.environments import trees
 from coracle_lab.environments.process import run
 from coracle_lab.environments.setting import Setting, values, volumes
@@ -168,7 +169,7 @@ class Environment:
             single["tree"] = str(root.absolute())
         scratch = trees.scratch(self.name, self.prepared(setting))
         single["scratch"] = str(scratch)
-        single["cache"] = str(trees.cache())
+        single["cache"] = str(cache.directory())
         single["id"] = scratch.name
         return single
 

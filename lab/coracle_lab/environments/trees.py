@@ -1,8 +1,8 @@
 """Directory trees of images, and scratch directories.
 
 Environments that take no image get its tree: `coracle export` writes it once into a cache
-directory, under the digest of the image, and it is kept. The cache is `$CORACLE_LAB_CACHE`, else
-`coracle-lab` in `$XDG_CACHE_HOME` or in `~/.cache`. Programs that run in a tree can change it.
+directory, under the digest of the image, and it is kept. Programs that run in a tree can change
+it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,13 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
+from coracle_lab import cache
 from coracle_lab.environments.process import run
 from coracle_lab.environments.setting import Setting
 from coracle_lab.errors import LabError
 
 _INSPECT_LIMIT_S = 60
 _PULL_LIMIT_S = 3600
-
-
-def cache() -> Path:
-    """Returns the directory for trees and scratch."""
-    own = os.environ.get("CORACLE_LAB_CACHE")
-    if own:
-        return Path(own).absolute()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "coracle-lab"
 
 
 def scratch(name: str, setting: Setting) -> Path:
@@ -44,12 +36,12 @@ def scratch(name: str, setting: Setting) -> Path:
         setting.gpus,
     ]
     digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
-    return cache() / "scratch" / re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-") / digest
+    return cache.directory() / "scratch" / re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-") / digest
 
 
 def place(image: str) -> Path:
     """Returns where the tree of an image is, or will be when it was made."""
-    return cache() / "trees" / _digest(image).replace("sha256:", "")[:16]
+    return cache.directory() / "trees" / _digest(image).replace("sha256:", "")[:16]
 
 
 def make(image: str) -> Path:
@@ -79,7 +71,7 @@ def make(image: str) -> Path:
 
 def probe_tree() -> Path:
     """Returns a tree that holds the host's `true` and `sh`, with the libraries that they need."""
-    tree = cache() / "probe-tree"
+    tree = cache.directory() / "probe-tree"
     if tree.is_dir():
         return tree
     tree.parent.mkdir(parents=True, exist_ok=True)

@@ -14,10 +14,12 @@ import re
 import socket
 import tempfile
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from coracle_lab import cache
 
 SHORT = 3
 """A name of fewer letters is in too many words."""
@@ -52,10 +54,8 @@ Names = tuple[tuple[str, str], ...]
 def _names() -> Names:
     """Returns the names of this machine and user with their words, paths before parts of them."""
     home = str(Path.home())
-    own = os.environ.get("CORACLE_LAB_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME", f"{home}/.cache")
     paths = {
-        own or f"{base}/coracle-lab": "CACHE",
+        str(cache.directory()): "CACHE",
         home: "HOME",
         tempfile.gettempdir(): "TMP",
         os.environ.get("TMPDIR", ""): "TMP",
@@ -85,7 +85,7 @@ def _names() -> Names:
     return tuple(found)
 
 
-@cache
+@lru_cache
 def _rules(names: Names) -> tuple[tuple[re.Pattern[str], str], ...]:
     return tuple(
         (re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])"), word) for name, word in names

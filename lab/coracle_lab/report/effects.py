@@ -15,7 +15,7 @@ from coracle_lab.report import draw, markup, numbers
 from coracle_lab.report.screened import Screened, medians, mixed_up
 from coracle_lab.report.tables import Table
 from coracle_lab.report.written import written
-from coracle_lab.stats import Interval, Screen
+from coracle_lab.stats import Screen
 
 LAYOUT = "effects"
 WORDS_AT_MOST = 4
@@ -142,15 +142,6 @@ def _few(given: Sequence[str]) -> str:
     return f"{given[0]} ... {given[-1]} ({len(given)} words)"
 
 
-def _limits(name: str, intervals: Sequence[Interval]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for level, text in ((0.95, "95"), (0.997, "997")):
-        one = numbers.at(intervals, level)
-        found[f"{name}_low_{text}"] = one.low if one else ""
-        found[f"{name}_high_{text}"] = one.high if one else ""
-    return found
-
-
 def statistics_csv(every: Sequence[Screened]) -> str:
     """Returns all effects with all digits, as CSV."""
     lines: list[Mapping[str, object]] = []
@@ -166,12 +157,12 @@ def statistics_csv(every: Sequence[Screened]) -> str:
                 "blocks": one.screen.blocks,
                 "missing": one.screen.missing,
                 "ratio": effect.ratio,
-                **_limits("ratio", effect.ratio_intervals),
+                **numbers.limits("ratio", effect.ratio_intervals),
                 "t_p": effect.t_p,
                 "holm_p": effect.holm_p,
                 "tost_p": effect.tost_p,
                 "difference": "" if one.rate else effect.difference,
-                **_limits("difference", () if one.rate else effect.difference_intervals),
+                **numbers.limits("difference", () if one.rate else effect.difference_intervals),
                 "sd": one.screen.sd,
                 "smallest": one.screen.smallest,
                 "interactions_p": one.screen.interactions_p,

@@ -40,6 +40,16 @@ def at(intervals: Sequence[Interval], level: float) -> Interval | None:
     return next((one for one in intervals if one.level == level), None)
 
 
+def limits(name: str, intervals: Sequence[Interval]) -> dict[str, object]:
+    """Returns the ends of both intervals with all digits, by the names that CSV files have."""
+    found: dict[str, object] = {}
+    for level, text in ((0.95, "95"), (0.997, "997")):
+        one = at(intervals, level)
+        found[f"{name}_low_{text}"] = one.low if one else ""
+        found[f"{name}_high_{text}"] = one.high if one else ""
+    return found
+
+
 def span(intervals: Sequence[Interval], level: float) -> str:
     """Returns the ends of a ratio's interval."""
     found = at(intervals, level)

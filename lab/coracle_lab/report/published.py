@@ -52,8 +52,7 @@ def _cells(row: Mapping[str, Any], judged: Sequence[Judged]) -> list[Judged]:
 
 
 def _same(cells: Sequence[Judged], name: str) -> list[str]:
-    """Returns what of ours is compared with a paper's program: the first of its role that is
-    there."""
+    """Returns our environment to compare a paper's program with: the first of its role."""
     there = {one for cell in cells for one in cell.cell.values}
     for one in ROLES.get(name, (name,)):
         if one in there:

@@ -14,7 +14,7 @@ from coracle_lab.report import numbers
 from coracle_lab.report.judged import Judged
 from coracle_lab.report.screened import NOT_TRUSTED
 from coracle_lab.report.written import written
-from coracle_lab.stats import Comparison, Interval, Mixed
+from coracle_lab.stats import Comparison, Mixed
 
 
 @dataclass(frozen=True)
@@ -269,15 +269,6 @@ def mixed(name: str, fit: Mixed, environments: Sequence[str]) -> Table:
     return Table(f"Mixed model of {title(name)}", head, tuple(rows), 2)
 
 
-def _limits(name: str, intervals: Sequence[Interval]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for level, text in ((0.95, "95"), (0.997, "997")):
-        one = numbers.at(intervals, level)
-        found[f"{name}_low_{text}"] = one.low if one else ""
-        found[f"{name}_high_{text}"] = one.high if one else ""
-    return found
-
-
 def statistics_csv(judged: Sequence[Judged], shown: Shown) -> str:
     """Returns all comparisons with all digits, as CSV."""
     lines: list[dict[str, object]] = []
@@ -292,19 +283,19 @@ def statistics_csv(judged: Sequence[Judged], shown: Shown) -> str:
             "blocks": found.blocks,
             "missing": found.missing,
             "ratio": found.ratio,
-            **_limits("ratio", found.ratio_intervals),
+            **numbers.limits("ratio", found.ratio_intervals),
             "t_p": found.t_p,
             "holm_p": found.holm_p,
             "tost_p": found.tost_p,
             "hodges_lehmann": found.hodges_lehmann,
-            **_limits("hodges_lehmann", found.hodges_lehmann_intervals),
+            **numbers.limits("hodges_lehmann", found.hodges_lehmann_intervals),
             "rank_test": found.rank_test,
             "rank_p": found.rank_p,
             "permutation_p": found.permutation_p,
-            **_limits("bootstrap", found.bootstrap_intervals),
+            **numbers.limits("bootstrap", found.bootstrap_intervals),
             "cliffs_delta": found.cliffs_delta,
             "difference": "" if shown.is_rate(one.response) else found.difference,
-            **_limits("difference", found.difference_intervals),
+            **numbers.limits("difference", found.difference_intervals),
             "sd_of_log_ratio": found.sd_of_log_ratio,
             "notes": "; ".join(found.notes),
         }

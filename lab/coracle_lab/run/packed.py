@@ -22,12 +22,13 @@ Path = tuple[str | int, ...]
 def packed(data: bytes) -> bytes:
     """Returns the packed file of a file of records; equal files give equal bytes."""
     tables: dict[tuple[Path, ...], list[list[Any]]] = {}
+    numbers: dict[tuple[Path, ...], int] = {}
     order = []
     *lines, end = data.split(b"\n")
     for line in lines:
         found = dict(_leaves(_record(line), ()))
         columns = tables.setdefault(tuple(found), [[] for _ in found])
-        order.append(list(tables).index(tuple(found)))
+        order.append(numbers.setdefault(tuple(found), len(numbers)))
         for column, value in zip(columns, found.values(), strict=True):
             column.append(value)
     told = {

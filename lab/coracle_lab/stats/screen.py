@@ -4,7 +4,7 @@ The response is taken by its logarithm, so an effect is a ratio; the difference 
 stands beside. The model is one mean for each cell and one for each block, fitted by statsmodels
 (OLS), and an effect is the contrast of the cells at the two levels. So its error is what
 replicates of a cell differ by, and options that act together (interactions) widen no interval:
-whether there are such is an F test of its own. Without replicates there is no such error, and
+whether there are such is an F test of its own. Without replicates that error is not known, and
 Lenth's method takes the effects themselves: most of them are supposed to be nothing.
 
 The factor that is given as `again` changes nothing. It is a control, as native-again is: its
@@ -340,7 +340,7 @@ def _lenth(
     small = sizes[sizes < 2.5 * first]
     error = 1.5 * float(np.median(small)) if small.size else 0.0
     if error <= FLAT * max(1.0, float(np.max(np.abs(response)))):
-        raise Refused("most effects are exactly 0: there is no error to compare them with")
+        raise Refused("most effects are exactly 0: their error cannot be estimated")
     return _Fitted(
         {
             name: Estimate(float(mean), error, len(names) / 3, 1)

@@ -150,7 +150,7 @@ def test_new_keys_do_not_change_the_digests_of_earlier_designs() -> None:
         ('[application]\ncommand = ["a"]\nseries = "n"\n', 7, "has nothing to refer to"),
         ('[application]\ncommand = ["a"]\ntexts = { e = "x" }\n', 7, "has no group"),
         ('[application]\ncommand = ["a"]\nsource = "nowhere"\n', None, "source is not there"),
-        ('[application]\ncommand = ["a"]\nrates = ["a_s"]\n', 7, 'no response "a_s"'),
+        ('[application]\ncommand = ["a"]\nrates = ["a_s"]\n', 7, 'unknown response "a_s"'),
         ("[application]\nparameters = { scratch = 3 }\ncommand = ['a']\n", 6, "directory of the"),
         (
             '[application]\ncommand = ["a"]\nbuild = [["b"]]\nbuild_in = "image"\n',
@@ -206,7 +206,7 @@ def test_a_wrong_table_is_refused_with_its_file(tmp_path: Path, table: str, said
         (("'right'", "'('"), "success = '['\n", "d.toml, line 7", "success is not a regular"),
         (("'right'", "'('"), "success = 'x'\n", "", ""),
         (("([0-9]+)", "[0-9]+"), "", "own.toml, line 18", "responses.speed has no group"),
-        (('["speed"]', '["sped"]'), "", "own.toml, line 19", 'there is no response "sped"'),
+        (('["speed"]', '["sped"]'), "", "own.toml, line 19", 'unknown response "sped"'),
         ((', kind = "x"', ""), "", "own.toml, line 16", '"{kind}" of the command'),
         ((', kind = "x"', ""), "parameters = { kind = 1 }\n", "", ""),
         (("", ""), "variables = { A = '{b}' }\n", "d.toml, line 7", '"{b}" of application.var'),
@@ -231,7 +231,7 @@ def test_a_response_that_no_row_can_have_is_refused_before_anything_is_measured(
     plain = "[application]\ncommand = ['a']\nresponses = { time_s = '(.)', 'a_s@8' = '(.)' }\n"
     for name in ("time_s", "wall_s", "minor_faults", "a_s@8", "a_s@*"):
         applications.resolve(text.format(name) + plain, "d.toml")
-    with pytest.raises(LabError, match='line 3: there is no response "tim_s"') as error:
+    with pytest.raises(LabError, match='line 3: unknown response "tim_s"') as error:
         applications.resolve(text.format("tim_s") + plain, "d.toml")
     assert 'did you mean "time_s"?' in (error.value.hint or "")
     # What a program tells by lines of its own is known by its rows alone.
