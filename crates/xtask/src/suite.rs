@@ -19,6 +19,8 @@ pub(crate) struct Counts {
     skipped: usize,
     reasons: BTreeMap<String, Vec<String>>,
     unstable: Vec<String>,
+    /// The test binaries that ended with an error although no test in them failed.
+    broken: Vec<String>,
     /// Each test binary with the time from its start to the start of the next one.
     times: Vec<(String, Duration)>,
     binaries: usize,
@@ -31,7 +33,7 @@ impl Counts {
         if self.finished && self.failed == 0 {
             return Ok(());
         }
-        Err(format!("{} tests failed", self.failed))
+        Err(format!("{} tests failed, {} binaries broke", self.failed, self.broken.len()))
     }
 
     /// Prints the skipped tests by reason, the times and the sums.
@@ -44,6 +46,9 @@ impl Counts {
         }
         if !self.unstable.is_empty() {
             println!("passed only when run again:\n  {}", self.unstable.join("\n  "));
+        }
+        if !self.broken.is_empty() {
+            println!("ended with an error after their tests:\n  {}", self.broken.join("\n  "));
         }
         self.print_times();
         println!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped);
@@ -72,6 +77,9 @@ impl Counts {
         println!("  {:6.1} {} others", rest.as_secs_f64() / 60.0, short.len());
     }
 }
+
+/// How cargo begins the line that says how a test binary ended.
+const STATUS: &str = "process didn't exit successfully: ";
 
 /// Binaries that took less are not listed.
 const LONG: Duration = Duration::from_secs(6);
@@ -153,6 +161,8 @@ struct Reader {
     in_output_of_passing: bool,
     skips: Vec<(String, String)>,
     running: Option<(String, Instant)>,
+    /// Tests that failed in this binary.
+    failed: usize,
 }
 
 impl Reader {
@@ -172,6 +182,16 @@ impl Reader {
         if let Some(name) = started(line) {
             self.ended(counts);
             self.running = Some((name, Instant::now()));
+            self.failed = 0;
+        }
+        if self.failed == 0 {
+            if let Some(how) = line.strip_prefix("error: test failed, to rerun pass ") {
+                counts.broken.push(how.to_owned());
+            } else if let Some(how) = line.trim_start().strip_prefix(STATUS)
+                && let Some(binary) = counts.broken.last_mut()
+            {
+                *binary = format!("{binary}: {how}");
+            }
         }
         if let Some(case) = line.strip_prefix("UNSTABLE ") {
             counts.unstable.push(case.to_owned());
@@ -203,6 +223,7 @@ impl Reader {
         let silent = noted.saturating_sub(ignored);
         counts.passed += passed.saturating_sub(silent);
         counts.failed += failed;
+        self.failed += failed;
         counts.skipped += ignored.max(noted);
         counts.binaries += 1;
         for (test, reason) in self.skips.drain(..) {
@@ -239,5 +260,22 @@ mod tests {
         assert_eq!((counts.passed, counts.failed, counts.skipped), (7, 1, 2));
         assert_eq!(counts.reasons["no fuse"], ["a", "x"]);
         assert!(!shown.contains(&"noise") && shown.contains(&"---- y ----"));
+    }
+
+    #[test]
+    fn a_binary_that_breaks_after_its_tests_is_named() {
+        let text = "     Running tests/a/main.rs (target/deps/a-1)\n\
+            test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n\
+            error: test failed, to rerun pass `-p cli --test a`\n     \
+            Running tests/b/main.rs (target/deps/b-1)\n\
+            test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
+            error: test failed, to rerun pass `-p cli --test b`\n\nCaused by:\n  \
+            process didn't exit successfully: `target/deps/b-1` (signal: 9, SIGKILL: kill)";
+        let (mut counts, mut reader) = (Counts::default(), Reader::default());
+        for line in text.lines() {
+            reader.line(line, &mut counts);
+        }
+        let end = "`-p cli --test b`: `target/deps/b-1` (signal: 9, SIGKILL: kill)";
+        assert_eq!(counts.broken, [end]);
     }
 }
