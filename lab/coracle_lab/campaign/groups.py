@@ -1,4 +1,4 @@
-"""Groups of environments in a campaign: `@native`, `@modes`, `@fast`, `@peers`.
+"""Groups of environments in a campaign: `@native`, `@modes`, `@fast`, `@kinds`, `@peers`.
 
 A group stands for those of its members that are usable on this host, which is found out by
 starting something in them, once for each. What a group leaves out is kept with the reason.
@@ -18,6 +18,10 @@ PREFIX = "@"
 GROUPS: Mapping[str, Sequence[str]] = {
     "@native": ("native", "native-again"),
     "@fast": ("coracle:N1", "coracle:I1", "coracle:P1", "coracle:F2"),
+    "@kinds": (
+        "coracle:N1", "coracle:I1", "coracle:P1", "coracle:F2",
+        "bwrap", "apptainer-sid", "udocker:P1",
+    ),
     "@modes": (
         "coracle:N1", "coracle:I1", "coracle:I2", "coracle:P1", "coracle:P2", "coracle:F1",
         "coracle:F2", "coracle:R1", "coracle:R2", "coracle:R3", "coracle:S1",
