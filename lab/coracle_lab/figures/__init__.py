@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from coracle_lab.figures.distribution import distribution
 from coracle_lab.figures.effects import effects
+from coracle_lab.figures.order import order
 from coracle_lab.figures.rates import rates
 from coracle_lab.figures.ratios import ratios
 from coracle_lab.figures.scaling import scaling
@@ -32,6 +33,7 @@ LAYOUTS: Mapping[str, tuple[Callable[..., Figure], str]] = {
     "split": (split, "a"),
     "scaling": (scaling, "ab"),
     "effects": (effects, "ab"),
+    "order": (order, "ab"),
 }
 """Each layout's function, and the parts that it has."""
 
@@ -44,6 +46,7 @@ __all__ = [
     "distribution",
     "effects",
     "inline",
+    "order",
     "png",
     "rates",
     "ratios",

@@ -35,6 +35,7 @@ class Cloud:
 
     `ratios` are single ratios to the base: one for each block, or for each run where there are no
     blocks. `part` names a part of the time in a split. A `model` is hatched and called one.
+    `places` are numbers on the x axis, one for each value, where that has no levels.
     """
 
     environment: str
@@ -44,6 +45,7 @@ class Cloud:
     ratios: tuple[float, ...] = ()
     part: str = ""
     model: bool = False
+    places: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

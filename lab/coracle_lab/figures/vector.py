@@ -40,8 +40,9 @@ def smaller(text: str) -> str:
     text = text.replace("xlink:href=", "href=")
     text = re.sub(r"(<pattern [^>]*)>(.*?)</pattern>", _tile, text, flags=re.DOTALL)
     text = _once(_one_path(text))
-    names = {one or other for one, other in USED.findall(text)}
-    short = {name: f"i{at}" for at, name in enumerate(sorted(names))}
+    # In the order of the text: matplotlib's names are hashes, of numbers whose last digits vary.
+    names = dict.fromkeys(one or other for one, other in USED.findall(text))
+    short = {name: f"i{at}" for at, name in enumerate(names)}
     text = re.sub(
         r' id="([^"]+)"',
         lambda found: f' id="{short[found[1]]}"' if found[1] in short else "",

@@ -41,6 +41,11 @@ CAPTIONS = {
         " is slower. (b) All runs at the first level (hollow, above) and at the second (filled,"
         " below); the large mark is the {middle}."
     ),
+    "order": (
+        "(a) Each run over the median of the same levels, in the order in which they were made; a"
+        " step or a slope is the machine's. (b) Logarithms of the runs, standardised, against a"
+        " normal distribution: tails leave the line."
+    ),
 }
 RATIO = {
     "median": "one point for each block, with intervals of 95 % (thick) and 99.7 % (thin)",
@@ -79,7 +84,7 @@ def drawn(
     `about` says what is seen, for those who do not see it; `says` stands in place of the layout's
     caption.
     """
-    function, parts = figures.LAYOUTS[layout]
+    function, _ = figures.LAYOUTS[layout]
     directory = into / name
     directory.mkdir(parents=True, exist_ok=True)
     made = []
@@ -92,24 +97,42 @@ def drawn(
             files[f"{stem}.svg"] = text.encode()
         for file, data in files.items():
             (directory / file).write_bytes(data)
-        label = markup.text(f"{about}: {title(picture.response)}, layout {layout}")
-        inner = "".join(
-            "<div>"
-            + figures.inline(
-                text if len(parts) == 1 else figures.svg(function(picture, part)),
-                f"{name}-{stem[0]}{at}{part}",
-                f"{label} ({part})",
-            )
-            + "</div>"
-            for part in parts
-        )
+        inner = _inside(layout, picture, f"{name}-{stem[0]}{at}", about, text)
         links = ", ".join(
             markup.link(f"{name}/{file}", file[-3:].upper()) for file in sorted(files, reverse=True)
         )
-        what = title(picture.response)
-        words = markup.text(f"{what[:1].upper()}{what[1:]}. {says or caption(layout, picture)}")
-        made.append(
-            f'<figure><div class="figures">{inner}</div>'
-            f"<figcaption>{words} {links}</figcaption></figure>"
-        )
+        made.append(_figure(picture, inner, says or caption(layout, picture), links))
     return "".join(made)
+
+
+def inside(layout: str, picture: Picture, name: str, about: str) -> str:
+    """Returns the HTML of a figure that is in the page alone, without files beside it."""
+    inner = _inside(layout, picture, f"{name}-{layout[0]}", about)
+    return _figure(picture, inner, caption(layout, picture))
+
+
+def _inside(
+    layout: str, picture: Picture, prefix: str, about: str, whole: str | None = None
+) -> str:
+    """Returns each part of a picture as SVG; one that has no parts may be there already."""
+    function, parts = figures.LAYOUTS[layout]
+    label = markup.text(f"{about}: {title(picture.response)}, layout {layout}")
+    drawn = {
+        part: whole
+        if whole is not None and len(parts) == 1
+        else figures.svg(function(picture, part))
+        for part in parts
+    }
+    return "".join(
+        f"<div>{figures.inline(text, f'{prefix}{part}', f'{label} ({part})')}</div>"
+        for part, text in drawn.items()
+    )
+
+
+def _figure(picture: Picture, inner: str, says: str, links: str = "") -> str:
+    what = title(picture.response)
+    words = markup.text(f"{what[:1].upper()}{what[1:]}. {says}")
+    return (
+        f'<figure><div class="figures">{inner}</div>'
+        f"<figcaption>{words} {links}</figcaption></figure>"
+    )

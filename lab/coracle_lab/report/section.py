@@ -19,6 +19,7 @@ from coracle_lab.report import (
     modelled,
     numbers,
     oracle,
+    order,
     published,
     study,
     tables,
@@ -89,6 +90,7 @@ def made(section: Section, into: Path, study_files: Path | None) -> Made:
         _provenance(found, name),
         _study(figure, into, name, study_files),
         _tables(found, shown),
+        _order(found, name, _name(figure)),
         _rows(found),
         _shows_not(found, figure),
     ))  # fmt: skip
@@ -296,6 +298,16 @@ def _tables(found: Analysis, shown: Shown) -> str:
     parts.append(markup.folded("As in the papers", [tables.as_in_paper(told, shown)]))
     parts.append(markup.folded("Distribution", [tables.distributions(told)]))
     return "".join(parts)
+
+
+def _order(found: Analysis, name: str, about: str) -> str:
+    """Returns the order plot and the Q-Q plot of the runs, by the first response."""
+    made = [record for record in found.every if record.row and record.outcome == "ok"]
+    picture = order.picture(made, found.responses[0], found.environments(), found.design.base)
+    if picture is None:
+        return ""
+    html = draw.inside(order.LAYOUT, picture, name, about)
+    return f"<details><summary>Runs in their order</summary>{html}</details>"
 
 
 def _mixed(found: Analysis) -> list[Table]:

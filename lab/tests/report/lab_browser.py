@@ -68,7 +68,8 @@ frame.addEventListener("load", () => {
       .map((one) => parseFloat(style(one).fontSize))),
     first: first ? box(first).bottom : null,
     letters: Math.min(...all(".figures svg")
-      .map((one) => box(one).width / one.viewBox.baseVal.width)),
+      .map((one) => box(one).width / one.viewBox.baseVal.width)
+      .filter((scale) => scale > 0)), // 0 is in folded details.
   });
   document.body.append(place);
 });

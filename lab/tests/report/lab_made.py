@@ -243,8 +243,22 @@ def pictures() -> dict[str, tuple[str, Picture]]:
         "split": ("split", picture("ranks", ("1", "4"), split, over=over, parts=PARTS)),
         "scaling": ("scaling", picture("ranks", ranks, by_ranks, over=over)),
         "effects": ("effects", _effects()),
+        "order": ("order", _order(names)),
         "scaling with a model": ("scaling", picture("ranks", (*ranks, "256"), modelled)),
     }
+
+
+def _order(names: Sequence[str]) -> Picture:
+    """Returns runs in their order, one of them far away, and the same beside normal quantiles."""
+    values = [1 + 0.002 * ((at * 7) % 11 - 5) for at in range(20)]
+    values[4] = 1.9
+    places = tuple(float(at) for at in range(20))
+    facets = (
+        tuple(Cloud(name, name, tuple(values), places=places) for name in names),
+        tuple(Cloud(name, name, tuple(sorted(values)), places=places) for name in names),
+    )
+    shown = (Facet("order", facets[0]), Facet("normal", facets[1]))
+    return Picture("native", tuple(names), "environment", tuple(names), "wall_s", shown)
 
 
 def drawn(layout: str, picture: Picture) -> Figure:

@@ -105,6 +105,16 @@ def test_ratios_are_in_the_middle_of_their_axis(name: str) -> None:
     assert seen
 
 
+def test_a_run_far_from_its_median_does_not_flatten_the_order() -> None:
+    order, normal = figure("order").axes
+    low, high = order.get_ylim()
+    assert 1.9 > high > 1.01
+    assert (low + high) / 2 == pytest.approx(1)
+    heights = [point[1] for one in order.collections for point in one.get_offsets()]
+    assert max(heights) == pytest.approx(high)
+    assert len(heights) == len([p for one in normal.collections for p in one.get_offsets()])
+
+
 def test_large_ratios_are_on_a_logarithmic_axis_around_one() -> None:
     clouds = (
         Cloud("native", "native", (1.0, 1.1)),
@@ -243,17 +253,17 @@ def test_a_smaller_graphic_looks_the_same() -> None:
     for name, style_text in styles.items():
         found = found.replace(f' class="{name}"', f' style="{style_text}"')
     body = re.sub(r"<style>.*?</style>", "", found)
-    mark = re.search(r'<marker id="(i0-[0-9a-f]{4})"', body)
+    mark = re.search(r'<marker id="(i1-[0-9a-f]{4})"', body)
     assert mark is not None
     assert re.sub(r"^.*?<svg [^>]*>", "", body) == (
-        '<defs><path id="i0" d="M0 1L1 0z"/></defs>'
+        '<defs><path id="i1" d="M0 1L1 0z"/></defs>'
         f'<marker id="{mark[1]}" overflow="visible" markerUnits="userSpaceOnUse">'
-        '<use href="#i0" style="fill:#000;stroke:#f00"/></marker>'
-        '<path d="M0.2 -2 1.2 -2 2.2 -2 3.2 -2 4.2 -2" clip-path="url(#i1)"'
+        '<use href="#i1" style="fill:#000;stroke:#f00"/></marker>'
+        '<path d="M0.2 -2 1.2 -2 2.2 -2 3.2 -2 4.2 -2" clip-path="url(#i0)"'
         f' style="fill:none;marker:url(#{mark[1]})"/>'
-        '<path d="M0 1L2.13 3M5 6L7 8" clip-path="url(#i1)" style="fill:none;stroke:#e3e3e3"/>'
-        '<g clip-path="url(#i1)" style="fill:#fff"><use href="#i0" x="7" y="8"/></g>'
-        '<text style="font-size:9px" x="1.24" y="2">a b</text><clipPath id="i1"/></svg>'
+        '<path d="M0 1L2.13 3M5 6L7 8" clip-path="url(#i0)" style="fill:none;stroke:#e3e3e3"/>'
+        '<g clip-path="url(#i0)" style="fill:#fff"><use href="#i1" x="7" y="8"/></g>'
+        '<text style="font-size:9px" x="1.24" y="2">a b</text><clipPath id="i0"/></svg>'
     )
 
 
