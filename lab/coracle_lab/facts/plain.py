@@ -2,11 +2,12 @@
 
 Records are published with the page. What a reader needs stays: model, processors, memory, kernel,
 virtualisation. What only names this machine becomes a word that is the same everywhere: `HOME`,
-`CACHE`, `TMP`, `USER`, `HOST`, `PROXY`, `ADDRESS`.
+`CACHE`, `STORE`, `TMP`, `USER`, `HOST`, `NODE`, `PROXY`, `ADDRESS`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import pwd
@@ -26,8 +27,10 @@ SHORT = 3
 SERVERS = re.compile(r"(^|_)(PROXY|REGISTRY|INDEX_URL|FIND_LINKS|GOPROXY|TRUSTED_HOST)$", re.I)
 """Variables whose values name servers of a site."""
 ADDRESS = re.compile(
-    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F]*)(?![\w.])"
+    r"(?<![\w.])(?:\d{1,3}(?:\.\d{1,3}){3}"
+    r"|(?:[0-9a-fA-F]*:){2,7}[0-9a-fA-F]+|[0-9a-fA-F:]+::)(?!\.?\w)"
 )
+"""An address may end a sentence or stand before a colon; a colon before it is not its own."""
 
 
 def text(given: str) -> str:
@@ -57,6 +60,8 @@ def _names() -> Names:
     paths = {
         str(cache.directory()): "CACHE",
         home: "HOME",
+        os.environ.get("CORACLE_DIR", ""): "STORE",
+        os.environ.get("UDOCKER_DIR", ""): "STORE",
         tempfile.gettempdir(): "TMP",
         os.environ.get("TMPDIR", ""): "TMP",
     }
@@ -76,6 +81,7 @@ def _names() -> Names:
     except KeyError:
         user = os.environ.get("USER", "")
     host = socket.gethostname()
+    found += [(name, "NODE") for name in _nodes() if name not in (host, "localhost")]
     names = ((host, "HOST"), (host.partition(".")[0], "HOST"), (user, "USER"))
     found += [
         (name, word)
@@ -83,6 +89,21 @@ def _names() -> Names:
         if len(name) >= SHORT and name not in ("localhost", "root")
     ]
     return tuple(found)
+
+
+def _nodes() -> list[str]:
+    """Returns the names of the allocation's nodes, by what Slurm, PBS or LSF says of it."""
+    names = set(os.environ.get("LSB_HOSTS", "").split())
+    given = os.environ.get("SLURM_JOB_NODELIST")
+    if given:
+        from reframe.utility import nodelist_expand
+
+        names.update(nodelist_expand(given))
+    file = os.environ.get("PBS_NODEFILE")
+    if file:
+        with contextlib.suppress(OSError):
+            names.update(Path(file).read_text(errors="replace").split())
+    return sorted(names)
 
 
 @lru_cache

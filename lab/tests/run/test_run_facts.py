@@ -81,6 +81,8 @@ def test_nothing_that_is_recorded_names_the_machine(
     monkeypatch.setenv("https_proxy", "http://user:secret@proxy.example.org:3128")
     monkeypatch.setenv("PIP_INDEX_URL", "https://packages.example.org/simple")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/home/alice-7/lib")
+    monkeypatch.setenv("CORACLE_DIR", "/pool/store-9")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "cn[07-08,12],gpu3")
     monkeypatch.setattr(socket, "gethostname", lambda: "login7.example.org")
     monkeypatch.setattr(pwd, "getpwuid", lambda number: SimpleNamespace(pw_name="alice-7"))
     told = json.dumps(machine.facts(tmp_path))
@@ -95,6 +97,13 @@ def test_nothing_that_is_recorded_names_the_machine(
         ("login7: cannot reach proxy.example.org:3128", "HOST: cannot reach PROXY:3128"),
         ("https://packages.example.org/simple", "https://PROXY/simple"),
         ("connect 10.1.2.3, 127.0.0.1 and fe80::1", "connect ADDRESS, 127.0.0.1 and ADDRESS"),
+        (
+            "no route to 10.1.2.3. Peer 10.1.2.3: fe80::1:5",
+            "no route to ADDRESS. Peer ADDRESS: ADDRESS",
+        ),
+        ("fe80::1: refused; at:10.1.2.3", "ADDRESS: refused; at:ADDRESS"),
+        ("/pool/store-9/layers, on cn08, cn12 and gpu3", "STORE/layers, on NODE, NODE and NODE"),
+        ("cn09 and gpu3d", "cn09 and gpu3d"),
         ("libc.so.6, Open MPI 4.1.4, at 12:30:05", "libc.so.6, Open MPI 4.1.4, at 12:30:05"),
     ):
         assert plain.text(given) == wanted
