@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from coracle_lab.cli import table
 from coracle_lab.report import numbers, screened
-from coracle_lab.report.judged import repeated
 from coracle_lab.report.screened import Screened
 from coracle_lab.run import records
 from coracle_lab.run.records import Record
@@ -35,7 +34,7 @@ def show(store: Store, every: Sequence[Record], responses: Sequence[str]) -> boo
             print(f"note: {note}")
         if (p := one.screen.interactions_p) is not None and p < 0.05:
             print(f"note: some factors act together (p {p:.2g}): ratios are means over the others")
-    again = repeated(every)
+    again = records.repeated(every)
     if again:
         other = "; ".join(text for _, _, text in screened.changed(earlier, found))
         words = other or "each verdict is of the same kind"

@@ -12,7 +12,7 @@ from coracle_lab.cli import effects, table
 from coracle_lab.design.parse import AGAIN
 from coracle_lab.errors import FAILED, UNTRUSTED, LabError
 from coracle_lab.report import judged
-from coracle_lab.report.judged import differences, repeated, uncertain
+from coracle_lab.report.judged import differences, uncertain
 from coracle_lab.run import disturbed, records
 from coracle_lab.run.cells import cells
 from coracle_lab.run.launch import is_in
@@ -132,7 +132,7 @@ def _title(one: judged.Judged, response: str, cpus: int | None) -> None:
 def _disturbed(store: Store, every: Sequence[Record]) -> None:
     """Prints how many blocks the sentinel's rule found, if not all of them were repeated."""
     above = store.design.sentinel_above
-    found, again = disturbed.disturbed(every, above), repeated(every)
+    found, again = disturbed.disturbed(every, above), records.repeated(every)
     if len(found) > len(again):
         print(
             f"disturbed blocks: {len(found)} (sentinel more than {above * 100:g} % above its"
@@ -144,7 +144,7 @@ def _repeated(
     every: Sequence[Record], before: Sequence[Comparison], after: Sequence[Comparison]
 ) -> str:
     """Returns what the sentinel's rule did to the verdicts: both analyses are told."""
-    again = repeated(every)
+    again = records.repeated(every)
     if not again:
         return ""
     other = judged.changed(before, after)

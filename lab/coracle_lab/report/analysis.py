@@ -218,7 +218,7 @@ def _disturbed(
 ) -> Disturbed:
     """Returns what the sentinel's rule found, and both analyses where blocks were repeated."""
     above = store.design.sentinel_above
-    again = judged.repeated(every)
+    again = records.repeated(every)
     changed: list[tuple[str, str, str]] = []
     if again:
         names = list(dict.fromkeys(one.response for one in found))

@@ -165,11 +165,6 @@ def _text(levels: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {level}" for name, level in levels.items())
 
 
-def repeated(every: Sequence[Record]) -> list[int]:
-    """Returns the blocks that have a second attempt."""
-    return sorted({record.block for record in every if record.attempt > 1 and record.block})
-
-
 def changed(before: Sequence[Comparison], after: Sequence[Comparison]) -> list[str]:
     """Returns the verdicts on first attempts that are of another kind than the later ones."""
     return [

@@ -219,8 +219,21 @@ def _check(path: Path, number: int, value: Mapping[str, Any], design: str | None
 
 
 def last_attempts(records: Sequence[Record]) -> dict[int, Record]:
-    """Returns the latest attempt of each row (first runs left out)."""
-    return _by_row(records, later=True)
+    """Returns the attempt of each row that counts: the latest of its block that is whole.
+
+    A repetition that was cut off does not count, or a block would mix rows of a disturbed time with
+    rows of a calm one.
+    """
+    first, last = _by_row(records, later=False), _by_row(records, later=True)
+    whole = set(repeated(records))
+    return {row: last[row] if record.block in whole else record for row, record in first.items()}
+
+
+def repeated(records: Sequence[Record]) -> list[int]:
+    """Returns the blocks that were measured again, each of their rows."""
+    once = {(record.block, record.row) for record in records if record.row}
+    again = {(record.block, record.row) for record in records if record.row and record.attempt > 1}
+    return sorted({block for block, _ in again} - {block for block, _ in once - again})
 
 
 def first_attempts(records: Sequence[Record]) -> dict[int, Record]:

@@ -242,14 +242,15 @@ class Session:
         """Repeats the blocks that the sentinel's rule names; returns their numbers."""
         made = self.read().records
         last = max((row.block for row in self.rows), default=0)
-        measured = {record.block for record in made if record.block}
-        blocks = disturbed.to_repeat(made, min(last, len(measured)), self.design.sentinel_above)
-        latest = records.last_attempts(made)
+        begun = {record.block for record in made if record.block}
+        blocks = disturbed.to_repeat(made, min(last, len(begun)), self.design.sentinel_above)
+        again = {record.row for record in made if record.attempt > 1}
+        measured = {record.row for record in made} - again
         rows = [
             row
             for block in blocks
             for row in self.rows
-            if row.block == block and row.number in latest and latest[row.number].attempt == 1
+            if row.block == block and row.number in measured
         ]
         rows = [
             row
@@ -258,9 +259,9 @@ class Session:
             and launch.place_of(self.design, row.levels) not in self.void
         ]
         prepare.make(self, rows)
-        again = launch.launches(self.design, rows)
-        for start in range(0, len(again), PIECE):
-            some = again[start : start + PIECE]
+        every = launch.launches(self.design, rows)
+        for start in range(0, len(every), PIECE):
+            some = every[start : start + PIECE]
             self.run_piece(self.tasks(some, 2), "disturbed blocks again")
         return blocks
 

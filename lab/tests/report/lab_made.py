@@ -134,7 +134,7 @@ def example(directory: Path) -> None:
         (one,) = plain(time=8.0)(found, row)
         parts = dict(zip(PARTS, (0.02, 0.08, 0.8, 0.08, 0.02), strict=True))
         split = {f"{name}_s": one["wall_s"] * part for name, part in parts.items()}
-        if row.number in (17, 40):
+        if row.number in (17, 50):
             yield {**one, **failed()}
         elif row.block == 3:
             # Disturbed at first, and repeated.

@@ -146,14 +146,16 @@ def test_a_full_disk_is_told() -> None:
     assert error.value.hint is not None
 
 
-def test_first_and_last_attempts() -> None:
+def test_an_attempt_counts_if_its_block_was_repeated_whole() -> None:
+    """Rows 1 and 2 are a block, and so are 3 and 4, whose repetition was cut off."""
     every = [
         records.Record(record(row, attempt, wall_s=float(attempt)))
-        for row, attempt in ((0, 1), (1, 1), (2, 1), (1, 2))
+        for row, attempt in ((0, 1), (3, 1), (4, 1), (1, 1), (2, 1), (3, 2), (1, 2), (2, 2))
     ]
     first, last = records.first_attempts(every), records.last_attempts(every)
-    assert {row: one.attempt for row, one in first.items()} == {1: 1, 2: 1}
-    assert {row: one.attempt for row, one in last.items()} == {1: 2, 2: 1}
+    assert {row: one.attempt for row, one in first.items()} == {1: 1, 2: 1, 3: 1, 4: 1}
+    assert {row: one.attempt for row, one in last.items()} == {1: 2, 2: 2, 3: 1, 4: 1}
+    assert records.repeated(every) == [1]
 
 
 def test_a_failed_row_has_no_value() -> None:
