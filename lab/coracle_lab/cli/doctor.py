@@ -11,7 +11,7 @@ from pathlib import Path
 from coracle_lab import applications, environments
 from coracle_lab.cli.progress import clear, show
 from coracle_lab.facts import machine
-from coracle_lab.run import sentinel
+from coracle_lab.run import hardware, sentinel
 from coracle_lab.run.session import Progress
 
 SENTINELS = 20
@@ -32,7 +32,8 @@ def run(options: argparse.Namespace) -> int:
     resolution = time.clock_getres(time.CLOCK_MONOTONIC_RAW)
     print(f"  clock: {state['clock']}, resolution {resolution * 1e9:.0f} ns")
     pressure = "yes" if os.path.exists("/proc/pressure/cpu") else "no"  # noqa: PTH110
-    print(f"  pressure (PSI): {pressure}; hardware counters: not recorded")
+    counted = [name for name, count in hardware.Counters().files.items() if count is not None]
+    print(f"  pressure (PSI): {pressure}; hardware counters: {', '.join(counted) or 'none here'}")
     governors = ", ".join(state["governors"]) or "not told by the kernel"
     print(f"  governor: {governors}; huge pages: {state['huge_pages']}")
     for text in machine.warnings(facts):

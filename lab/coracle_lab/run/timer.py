@@ -7,7 +7,7 @@
 It starts the program in a process group of its own, and reads CLOCK_MONOTONIC_RAW immediately
 before the start and after the end. Usage comes from wait4: it contains the descendants that were
 waited for, and not those that a daemon started. Everything else (sentinel, pressure, load,
-frequencies, the output's hash; no hardware counters) is read before and after that.
+frequencies, the output's hash) is read before and after that.
 
 In between, it sleeps in sigtimedwait and wakes four times a second: for the limits of time and
 of output, and for the session's end (its FIFO has no writer any more), at which it ends the
@@ -16,8 +16,8 @@ process group and writes nothing: that row has not been run.
 A request can ask for several starts of the line, one after the other between one pair of
 sentinels: each has a line of its own, and they are written together, after the last one.
 
-Standard library only, Python 3.6 or later: it can be copied to a node, with ``sentinel.py`` and
-``counters.py``.
+Standard library only, Python 3.6 or later: it can be copied to a node, with ``sentinel.py``,
+``counters.py`` and ``hardware.py``.
 
 Exit status: 0 the line is written, 1 usage, 74 it cannot be written, 75 the row was ended.
 """
@@ -83,7 +83,7 @@ def beside(name: str) -> "Any":
     return load(os.path.join(os.path.dirname(os.path.abspath(__file__)), name))
 
 
-counters = beside("counters.py")
+counters, hardware = beside("counters.py"), beside("hardware.py")
 
 
 class Run:
@@ -321,9 +321,11 @@ def measure(words: "list[str]", request: "dict[str, Any]") -> "list[dict[str, ob
 
 def start(run: Run, alive: "int | None") -> "tuple[Run, dict[str, object]]":
     """Run the program once; return what the clocks and counters said, and the run itself."""
+    counted = hardware.Counters()
     before, civil, raw = counters.readings(), time.time(), clock()
     result = {"started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(civil))}  # type: dict[str, object]
     run.run(alive)
+    result.update(counted.read())
     run.close()
     # Below a microsecond is the time between the two looks.
     result["clock_step_s"] = round((time.time() - civil) - (clock() - raw), 6)

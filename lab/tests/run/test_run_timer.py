@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from coracle_lab.run import timer
+from coracle_lab.run import hardware, timer
 
 TIMER = Path(timer.__file__)
 SAID = hashlib.sha256(b"hi\n").hexdigest()
@@ -52,6 +52,43 @@ def test_usage_contains_waited_for_children(tmp_path: Path) -> None:
     burn = "import time\nwhile time.process_time() < 0.3: pass"
     found = line(tmp_path, "sh", "-c", f"{sys.executable} -c '{burn}'; true")
     assert found["user_s"] + found["system_s"] >= 0.3
+
+
+TASK_CLOCK = {"nanoseconds": 1}
+"""PERF_COUNT_SW_TASK_CLOCK of PERF_TYPE_SOFTWARE, which every machine has."""
+
+
+def counted(words: list[str]) -> float:
+    counters = hardware.Counters(TASK_CLOCK, kind=1)
+    if counters.files["nanoseconds"] is None:
+        print("SKIP: perf_event_open is not allowed here")
+        pytest.skip("SKIP: perf_event_open is not allowed here")
+    burn(1.0)
+    subprocess.run(words, check=True)
+    found = counters.read()["nanoseconds"]
+    assert found is not None
+    return found / 1e9
+
+
+def burn(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_counters_count_what_is_started_and_nothing_else() -> None:
+    """Of a program and its grandchild: 0.3 s each, and nothing of the second of this process."""
+    alone = "import time\nwhile time.process_time() < 0.3: pass"
+    both = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', sys.argv[1]])\n{alone}"
+    assert 0.3 <= counted([sys.executable, "-c", alone]) < 1.0
+    assert 0.6 <= counted([sys.executable, "-c", both, alone]) < 1.0
+
+
+def test_counters_that_the_machine_lacks_are_none(tmp_path: Path) -> None:
+    found = line(tmp_path, "true")
+    offered = {name for name, file in hardware.Counters().files.items() if file is not None}
+    assert {name for name in hardware.COUNTED if found[name] is not None} == offered
+    assert hardware.Counters({"x": 1 << 40}, kind=1 << 20).read() == {"x": None}
 
 
 @pytest.mark.parametrize(
