@@ -313,21 +313,33 @@ impl Images<'_> {
             wanted(name),
             Some(Wanted::Reference(reference)) if matches_reference(&image, &reference)
         );
-        if by_name && others.len() > 1 {
-            let reference = image.reference();
-            let Some(reference) = reference else { return Ok(Removal::default()) };
-            self.untag(&reference)?;
-            return Ok(Removal { untagged: vec![reference.to_string()], ..Removal::default() });
-        }
-        if !force {
+        let reference = if by_name { image.reference() } else { None };
+        if !force && (reference.is_none() || others.len() < 2) {
             self.check_removable(&image, name, &others)?;
         }
         let deleted = image.id().unwrap_or_else(|_| image.digest().clone());
         let candidates = gc::contents(self.0, &image);
-        index::edit(self.0, |index| Ok(index.remove(|entry| entry.digest == *image.digest())))?;
+        // Counted again under the lock: another process may have given the image a name meanwhile.
+        let names = index::edit(self.0, |index| {
+            let names = index.names(image.digest());
+            match &reference {
+                Some(reference) if names.iter().any(|other| other != reference) => {
+                    index.untag(reference, None);
+                    return Ok(None);
+                }
+                None if !force && names.len() > 1 => return Err(several_names(name, &names)),
+                _ => {}
+            }
+            index.remove(|entry| entry.digest == *image.digest());
+            Ok(Some(names))
+        })?;
+        let Some(names) = names else {
+            let untagged = reference.iter().map(ToString::to_string).collect();
+            return Ok(Removal { untagged, ..Removal::default() });
+        };
         let (freed, deferred) = gc::remove_unreferenced(self.0, &candidates)?;
         Ok(Removal {
-            untagged: others.iter().map(ToString::to_string).collect(),
+            untagged: names.iter().map(ToString::to_string).collect(),
             deleted: Some(deleted),
             freed,
             deferred,
@@ -335,20 +347,25 @@ impl Images<'_> {
     }
 
     fn check_removable(self, image: &Image, name: &str, names: &[Reference]) -> Result<()> {
-        let in_use = |why| Err(Error::ImageInUse { name: name.to_owned(), why });
         if names.len() > 1 {
-            let names: Vec<String> = names.iter().map(Reference::familiar).collect();
-            return in_use(format!("it has several names: {}", names.join(", ")));
+            return Err(several_names(name, names));
         }
         let users = self.0.containers().using(image)?;
         match users.as_slice() {
             [] => Ok(()),
             users => {
                 let ids: Vec<&str> = users.iter().map(ContainerDir::short_id).collect();
-                in_use(format!("containers {}", ids.join(", ")))
+                let why = format!("containers {}", ids.join(", "));
+                Err(Error::ImageInUse { name: name.to_owned(), why })
             }
         }
     }
+}
+
+fn several_names(name: &str, names: &[Reference]) -> Error {
+    let names: Vec<String> = names.iter().map(Reference::familiar).collect();
+    let why = format!("it has several names: {}", names.join(", "));
+    Error::ImageInUse { name: name.to_owned(), why }
 }
 
 fn wanted(name: &str) -> Option<Wanted> {

@@ -10,7 +10,7 @@
 //! everything; [`rebuild`] makes a new index from the blobs.
 
 use oci::descriptor::{ANNOTATION_CONTAINERD_NAME, ANNOTATION_REF_NAME};
-use oci::{Descriptor, ImageConfig, Manifest, Reference};
+use oci::{Descriptor, Digest, ImageConfig, Manifest, Reference};
 use rustix::fs::OFlags;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -106,6 +106,14 @@ impl IndexFile {
             }
         });
         found
+    }
+
+    /// The names of a manifest.
+    pub(crate) fn names(&self, digest: &Digest) -> Vec<Reference> {
+        let digest = digest.to_string();
+        let entries = self.value.get("manifests").and_then(Value::as_array);
+        let of_it = |entry: &&Value| entry.get("digest").and_then(Value::as_str) == Some(&*digest);
+        entries.into_iter().flatten().filter(of_it).filter_map(name_of).collect()
     }
 
     /// Removes the entries for which `which` returns true; returns their number.

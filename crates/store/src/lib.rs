@@ -172,6 +172,14 @@ pub type DeleteError = Box<dyn std::error::Error + Send + Sync>;
 /// a user namespace, for trees with files of subordinate users.
 pub type Delete<'call> = dyn Fn(&Path) -> std::result::Result<(), DeleteError> + 'call;
 
+/// The kernel's error in that of a [`Delete`], if it is one.
+fn errno_of(error: &DeleteError) -> Option<Errno> {
+    if let Some(error) = error.downcast_ref::<sys::fs::Error>() {
+        return Some(error.errno);
+    }
+    error.downcast_ref::<std::io::Error>().and_then(Errno::from_io_error)
+}
+
 /// While it lives, nothing is deleted from the store; see the crate's documentation.
 #[derive(Debug, Clone)]
 pub struct Lease(
@@ -396,7 +404,7 @@ impl Store {
             if !self.inner.root.exists(trashed)? {
                 return Ok(());
             }
-            let errno = source.downcast_ref::<sys::fs::Error>().map(|error| error.errno);
+            let errno = errno_of(&source);
             // A client of NFS gives a file that is open another name instead of removing it: the
             // container's lock, at least. The next sweep removes the rest.
             let is_open = matches!(errno, Some(Errno::NOTEMPTY | Errno::BUSY));
