@@ -185,7 +185,7 @@ impl Blobs<'_> {
         }
         self.0.writable()?;
         self.0.sweep_in_passing();
-        crate::index::begin(self.0)?;
+        crate::index::begin(self.0, false)?;
         let lease = self.0.lease()?;
         let digest = &descriptor.digest;
         let lockable =

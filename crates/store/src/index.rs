@@ -204,8 +204,11 @@ fn bad(store: &Store, why: &dyn std::fmt::Display) -> Error {
 }
 
 /// Makes an empty index if the file is missing or empty and the store has no blobs; with blobs,
-/// that is damage.
-pub(crate) fn begin(store: &Store) -> Result<()> {
+/// that is damage. Under the lock and in one step: another host that saw it empty would trust that
+/// for a while. With `durable` it survives a power failure, whatever the store's [`Durability`].
+///
+/// [`Durability`]: crate::Durability
+pub(crate) fn begin(store: &Store, durable: bool) -> Result<()> {
     let root = &store.inner.root;
     if root.stat(FILE)?.is_some_and(|stat| stat.st_size > 8) {
         return Ok(());
@@ -214,7 +217,7 @@ pub(crate) fn begin(store: &Store) -> Result<()> {
     let bytes = root.read(FILE, DOCUMENT_LIMIT)?;
     if bytes.as_ref().is_none_or(|bytes| bytes.trim_ascii().is_empty()) {
         let empty = content_or_empty(store, bytes)?;
-        root.replace(FILE, &empty, store.syncs_names())?;
+        root.replace(FILE, &empty, durable || store.syncs_names())?;
     }
     Ok(())
 }

@@ -100,7 +100,7 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<Store> {
         }
     }
     let below = options.below.iter().map(|path| open_below(path)).collect::<Result<_>>()?;
-    Ok(Store {
+    let store = Store {
         inner: Arc::new(Inner {
             root,
             abilities,
@@ -112,7 +112,11 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<Store> {
             unsynced: Mutex::default(),
             swept: std::sync::atomic::AtomicBool::default(),
         }),
-    })
+    };
+    if is_new && store.inner.read_only.is_none() && has_no_blobs(&store.inner.root)? {
+        crate::index::begin(&store, true)?;
+    }
+    Ok(store)
 }
 
 fn open_below(path: &Path) -> Result<Store> {
@@ -261,8 +265,9 @@ fn make_layout(root: &Root) -> Result<()> {
         ("oci/index.json", crate::index::EMPTY),
     ] {
         let is_index = name.ends_with("index.json");
-        // If there are blobs, a missing index is damage.
-        if is_index && !root.list("oci/blobs/sha256")?.is_empty() {
+        // Another host that saw the file before its content would trust that for a while: there it
+        // is made in one step, under its lock.
+        if is_index && (root.on_network() || !has_no_blobs(root)?) {
             continue;
         }
         match root.write_new(name, content.as_bytes(), is_index) {
@@ -272,6 +277,11 @@ fn make_layout(root: &Root) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// If there are blobs, a missing index is damage, which is told where it is read.
+fn has_no_blobs(root: &Root) -> Result<bool> {
+    Ok(root.list("oci/blobs/sha256")?.is_empty())
 }
 
 #[cfg(test)]

@@ -441,7 +441,8 @@ fn ingest(
     random: &mut Random,
 ) -> Result<Descriptor, Error> {
     let descriptor = Descriptor::of(media_type, bytes);
-    if let BeginBlob::Ingest(mut ingest) = store.blobs().begin(&descriptor)? {
+    while let BeginBlob::Ingest(mut ingest) = store.blobs().begin(&descriptor)? {
+        let is_resumed = ingest.offset() > 0;
         let rest = &bytes[ingest.offset() as usize..];
         for chunk in rest.chunks(1 + random.below(20_000) as usize) {
             ingest.write_all(chunk).map_err(|source| Error::Io {
@@ -450,7 +451,12 @@ fn ingest(
                 source,
             })?;
         }
-        ingest.commit()?;
+        match ingest.commit() {
+            // What a killed process had written may lack bytes that the file server has lost. It is
+            // removed then, and the next attempt fetches all.
+            Err(Error::WrongDigest { .. }) if is_resumed && shared::loses_bytes() => {}
+            other => return other.map(|_| descriptor),
+        }
     }
     Ok(descriptor)
 }

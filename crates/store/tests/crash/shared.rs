@@ -121,6 +121,12 @@ fn mount(place: &Path) -> Result<Option<fuser::BackgroundSession>, Failure> {
     Ok(Some(faulty::mount(&shown, place, faults)?))
 }
 
+/// Returns true on a file system that loses bytes which only the process that wrote them could
+/// know of.
+pub(crate) fn loses_bytes() -> bool {
+    std::env::var(FAULTS).is_ok_and(|faults| faults.lines().nth(2) != Some("0"))
+}
+
 /// Returns true for an I/O error of the file system with faults.
 pub(crate) fn is_fault(error: &(dyn std::error::Error + 'static)) -> bool {
     let fails = std::env::var_os(FAULTS).is_some();
