@@ -544,10 +544,14 @@ impl ContainerDir {
         Ok(ContainerLock(lock))
     }
 
-    /// Translates "no such file": here it means that another process has removed the container.
+    /// Translates "no such file", and a directory that stays stale: here they mean that another
+    /// process, or another host, has removed the container.
     fn gone(&self, error: Error) -> Error {
+        use std::io::ErrorKind::{NotFound, StaleNetworkFileHandle};
         match error {
-            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            Error::Io { source, .. }
+                if matches!(source.kind(), NotFound | StaleNetworkFileHandle) =>
+            {
                 Error::NoContainer { name: self.id.clone() }
             }
             other => other,
