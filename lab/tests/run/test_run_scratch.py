@@ -32,7 +32,9 @@ def test_files_of_subordinate_ids_are_removed(place: Path) -> None:
     home.mkdir()
     os.chown(home, RANGE, RANGE)
     be = ["setpriv", f"--reuid={RANGE}", f"--regid={RANGE}", "--clear-groups"]
-    make = "mkdir -p s/given && touch s/given/file && chown -R 5:5 s/given"
+    # nginx has directories that only the user of its workers can read.
+    make = "mkdir -pm 700 s/given s/own && touch s/given/file s/own/file && chown -R 5:5 s/given"
+    make += " && chmod 0 s/own"
     given = ["unshare", "--user", "--map-root-user", "--map-auto", "sh", "-c", make]
     done = subprocess.run([*be, *given], cwd=home, capture_output=True, text=True, check=False)
     if done.returncode != 0:
