@@ -96,6 +96,13 @@ def points(
         return
     places, sizes = zip(*known, strict=True)
     first, second = (sizes, places) if horizontal else (places, sizes)
+    scatter(axes, first, second, look, pixels)
+
+
+def scatter(
+    axes: Axes, first: Sequence[float], second: Sequence[float], look: Look, pixels: bool
+) -> None:
+    """Draws small points at places of both axes."""
     axes.scatter(
         first,
         second,

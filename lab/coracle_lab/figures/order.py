@@ -6,14 +6,11 @@ picture has two facets, one for each part, whose clouds have a number for each v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from coracle_lab.figures import draw, style
 from coracle_lab.figures.draw import Canvas
-from coracle_lab.figures.values import Cloud, Picture
+from coracle_lab.figures.values import Picture
 
 MIDDLE = 0.95
 """(a) shows at least this share of the runs; the others are at its edges."""
@@ -30,9 +27,10 @@ def _order(pane: Canvas, picture: Picture) -> None:
     clouds = picture.facets[0].clouds
     far = sorted(max(value, 1 / value) for cloud in clouds for value in cloud.values if value > 0)
     most = 1 + 1.2 * max(far[int(MIDDLE * (len(far) - 1))] - 1, 0.005) if far else 1.01
+    looks, pixels = draw.looks(picture), draw.many(picture)
     for cloud in clouds:
         inside = [min(max(value, 1 / most), most) for value in cloud.values]
-        _points(axes, picture, cloud, inside)
+        draw.scatter(axes, cloud.places, inside, looks[cloud.environment], pixels)
     draw.ratio_axis(axes, most, "y", "its median", percent=False)
     axes.set_xlabel("number of the run")
     pane.suptitle("(a)", x=0.01, ha="left", fontsize=10, fontweight="bold")
@@ -41,27 +39,13 @@ def _order(pane: Canvas, picture: Picture) -> None:
 
 def _normal(pane: Canvas, picture: Picture) -> None:
     axes = pane.subplots()
-    for cloud in picture.facets[1].clouds:
-        _points(axes, picture, cloud, cloud.values)
-    places = [place for cloud in picture.facets[1].clouds for place in cloud.places]
+    looks, pixels = draw.looks(picture), draw.many(picture)
+    clouds = picture.facets[1].clouds
+    for cloud in clouds:
+        draw.scatter(axes, cloud.places, cloud.values, looks[cloud.environment], pixels)
+    places = [place for cloud in clouds for place in cloud.places]
     ends = [min(places, default=0), max(places, default=1)]
     axes.plot(ends, ends, color=style.BLACK, linewidth=0.9, zorder=1)
     axes.set_xlabel("normal quantile")
     axes.set_ylabel("standardised logarithm")
     pane.suptitle("(b)", x=0.01, ha="left", fontsize=10, fontweight="bold")
-
-
-def _points(axes: Axes, picture: Picture, cloud: Cloud, values: Sequence[float]) -> None:
-    look = draw.looks(picture)[cloud.environment]
-    axes.scatter(
-        cloud.places,
-        values,
-        s=9,
-        marker=look.marker,
-        facecolors=look.colour if look.filled else "none",
-        edgecolors=look.colour,
-        linewidths=0.4,
-        alpha=0.6,
-        zorder=2,
-        rasterized=draw.many(picture),
-    )
