@@ -113,7 +113,10 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<Store> {
             swept: std::sync::atomic::AtomicBool::default(),
         }),
     };
-    if is_new && store.inner.read_only.is_none() && has_no_blobs(&store.inner.root)? {
+    let root = &store.inner.root;
+    // Elsewhere it is there already.
+    let lacks_index = is_new && store.inner.read_only.is_none() && root.on_network();
+    if lacks_index && has_no_blobs(root)? {
         crate::index::begin(&store, true)?;
     }
     Ok(store)
