@@ -115,7 +115,8 @@ def _models(source: Source, entries: list[Mapping[str, Any]]) -> None:
     """Refuses a layout without its model, a model without its layout, and both with a design."""
     for index, entry in enumerate(entries):
         is_model = entry["layout"] == "model"
-        if is_model != ("model" in entry) or (is_model and any(size in entry for size in SIZES)):
+        designs = [key for key in (*SIZES, "design") if key in entry]
+        if is_model != ("model" in entry) or (is_model and designs):
             source.fail(
                 ("figure", index, "layout"),
                 'layout = "model" has the key "model" and no design',

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,6 +97,13 @@ class Runner:
             return self._unfinished(figure, outcome, INTERRUPTED)
         except LabError as error:
             return replace(outcome, status=error.status, why=error.message)
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            # A defect of the lab in one figure is not to cost the others of a long campaign.
+            traceback.print_exc()
+            what = f"coracle-lab itself failed: {type(error).__name__}: {error}"
+            return replace(outcome, status=FAILED, why=what)
         if status == INTERRUPTED:
             return self._unfinished(figure, outcome, status)
         return replace(outcome, made=True, status=status)

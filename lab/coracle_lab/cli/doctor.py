@@ -32,7 +32,9 @@ def run(options: argparse.Namespace) -> int:
     resolution = time.clock_getres(time.CLOCK_MONOTONIC_RAW)
     print(f"  clock: {state['clock']}, resolution {resolution * 1e9:.0f} ns")
     pressure = "yes" if os.path.exists("/proc/pressure/cpu") else "no"  # noqa: PTH110
-    counted = [name for name, count in hardware.Counters().files.items() if count is not None]
+    counters = hardware.Counters()
+    counted = [name for name, file in counters.files.items() if file is not None]
+    counters.read()
     print(f"  pressure (PSI): {pressure}; hardware counters: {', '.join(counted) or 'none here'}")
     governors = ", ".join(state["governors"]) or "not told by the kernel"
     print(f"  governor: {governors}; huge pages: {state['huge_pages']}")
@@ -51,7 +53,16 @@ def _environments(options: argparse.Namespace) -> None:
         show(Progress(number, len(names), "looks for environments"))
         probe = environments.find(name, options.environments).probe()
         clear()
-        print(f"  {name:{width}}  {probe.version if probe.usable else 'no: ' + probe.why}")
+        print(f"  {name:{width}}  {_said(probe)}")
+
+
+def _said(probe: environments.Probe) -> str:
+    """Returns what is told of an environment."""
+    if not probe.usable:
+        return f"no: {probe.why}"
+    if not probe.tried:
+        return f"{probe.version} (not tried: its entry takes an image, and has no probe)".lstrip()
+    return probe.version or "usable"
 
 
 def _applications(options: argparse.Namespace) -> None:

@@ -240,11 +240,16 @@ def _check_left(session: Session) -> None:
         raise LabError(f"{design.base}: {gone[design.base]}", _hint(session), FAILED)
     for name, why in session.left_out.items():
         progress.note(f"{name} is left out: {why}")
+    if design.screens and session.left_out:
+        why = "; ".join(f"{name}: {session.left_out[name]}" for name in sorted(session.left_out))
+        raise LabError(
+            f"a fraction is judged by all of its rows, and some cannot be run: {why}",
+            "take what cannot be run out of the factors",
+            FAILED,
+        )
     wanted = set(session.environments) - {design.base, design.base + report.AGAIN}
     if wanted and wanted <= set(gone):
         why = "; ".join(f"{name}: {gone[name]}" for name in sorted(wanted))
-        if design.screens:
-            raise LabError(f"nothing is left to measure: {why}", None, FAILED)
         raise LabError(f"nothing is left to compare with {design.base}: {why}", None, FAILED)
 
 

@@ -35,11 +35,15 @@ PREPARE_LIMIT_S = 1800
 
 @dataclass(frozen=True)
 class Probe:
-    """Whether an environment is usable here, the version of its program, and if not, why."""
+    """Whether an environment is usable here, the version of its program, and if not, why.
+
+    `tried` is false if nothing was started in it: what runs it first finds out.
+    """
 
     usable: bool
     version: str
     why: str
+    tried: bool = True
 
 
 class Environment:
@@ -87,7 +91,15 @@ class Environment:
         if entry.version:
             said = run(fill(entry.version, values(Setting(), self._single(Setting()))), LIMIT_S)
             why, version = why or said.why, said.version()
-        return Probe(not why, version, why)
+        return Probe(not why, version, why, self._can_be_tried)
+
+    @property
+    def _can_be_tried(self) -> bool:
+        """Whether something can be started in it without an image of the user's."""
+        entry = self.entry
+        return (
+            bool(entry.probe) or entry.takes != "image" or "rootfs" in placeholders(entry.command)
+        )
 
     def _own_probe(self) -> str:
         single = self._single(Setting())
@@ -100,7 +112,7 @@ class Environment:
         """Starts a program of the host, in a tree that has nothing else. Returns what failed."""
         if self.takes == "host":
             return run(self.command(["true"], Setting()), LIMIT_S).why
-        if self.takes == "image" and "rootfs" not in placeholders(self.entry.command):
+        if not self._can_be_tried:
             return ""
         try:
             setting = Setting(rootfs=trees.probe_tree())

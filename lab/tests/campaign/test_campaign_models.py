@@ -99,6 +99,7 @@ def test_a_model_is_made_or_listed_with_the_reason(tmp_path: Path) -> None:
         (TAIL.replace("model = {", "panels = {"), "is not of the type|layout"),
         (TAIL.replace('layout = "model"', 'layout = "times"'), 'layout = "model" has the key'),
         (TAIL + "[figure.quick]\nseed = 1\n", 'layout = "model" has the key'),
+        (TAIL + "[figure.design]\nseed = 1\n", 'layout = "model" has the key'),
         (TAIL.replace(", of = 16", ""), "c.toml, line"),
         (TAIL.replace('"tail"', '"tale"'), "'tale'|c.toml, line"),
     ],

@@ -80,6 +80,25 @@ def test_it_goes_on_after_a_figure_that_cannot_be_made_and_tries_it_again(tmp_pa
     assert all(one.made for one in outcomes(tmp_path).values())
 
 
+def test_a_defect_of_the_lab_in_one_figure_does_not_end_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def conduct(made: Store) -> int:
+        if made.directory.name == "B":
+            raise TypeError("no such thing")
+        return 0
+
+    assert run(tmp_path, conduct) == 1
+    why = {name: one.why for name, one in outcomes(tmp_path).items()}
+    assert why == {
+        "A": None,
+        "B": "coracle-lab itself failed: TypeError: no such thing",
+        "C": None,
+    }
+    assert "in conduct" in capsys.readouterr().err
+    assert run(tmp_path, lambda made: 0) == 0
+
+
 def test_statuses_are_told_by_the_worst(tmp_path: Path) -> None:
     assert run(tmp_path / "a", lambda made: 3 if made.directory.name == "B" else 0) == 3
     assert run(tmp_path / "b", lambda made: {"A": 3, "B": 1}.get(made.directory.name, 0)) == 1

@@ -144,6 +144,15 @@ def test_missing_table(tmp_path: Path) -> None:
         environments.names([tmp_path / "none.toml"])
 
 
+def test_what_takes_an_image_is_usable_untried(tmp_path: Path) -> None:
+    image = ENTRY.replace('takes = "host"', 'takes = "image"', 1).replace(
+        '"{program}",', '"{program}", "{image}",'
+    )
+    assert not environments.find("timed", table(tmp_path, image)).probe().tried
+    probed = image.replace('program = "env"', 'program = "env"\nprobe = ["true"]', 1)
+    assert environments.find("timed", table(tmp_path, probed)).probe().tried
+
+
 @pytest.mark.parametrize(
     ("probe", "why"),
     [

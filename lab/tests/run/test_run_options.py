@@ -93,3 +93,27 @@ def test_an_environment_without_a_place_for_options_is_refused(tmp_path: Path, n
     assert name in said.stderr
     assert "it takes no options of a design" in said.stderr
     assert not (tmp_path / "d-records" / "records.jsonl").exists()
+
+
+def test_a_fraction_that_lacks_an_image_measures_nothing(tmp_path: Path) -> None:
+    """Its effects could not be told apart any more."""
+    design = DESIGN.replace('["options"]', '["picky"]').replace('"a b"', '"a b ab"')
+    design = design.replace("[options]", 'tag = ["1", "2"]\n[options]')
+    design = design.replace("[application]", '[application]\nimage = "x:{tag}"')
+    files(tmp_path, design)
+    with (tmp_path / "table.toml").open("a") as table:
+        table.write(
+            """
+[[environment]]
+name = "picky"
+text = "the host, for one image"
+takes = "image"
+prepare = [["test", "{image}", "=", "x:1"]]
+command = [["env", ["{option}"]]]
+"""
+        )
+    said = lab(tmp_path, "run", "--environments", "table.toml", "d.toml")
+    assert said.returncode == 1, said
+    assert "a fraction is judged by all of its rows, and some cannot be run" in said.stderr
+    assert "picky with x:2: picky cannot be prepared: test ended with status 1" in said.stderr
+    assert all(one.row == 0 for one in records.read(tmp_path / "d-records/records.jsonl").records)
