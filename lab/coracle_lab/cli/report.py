@@ -162,8 +162,8 @@ def narrow_enough(store: Store, made: Sequence[Record]) -> bool:
         ) from error
     precision = store.design.precision
     assert precision is not None
-    spent = sum(record.fields["wall_s"] for record in made)
-    if precision.hours_at_most is not None and spent > precision.hours_at_most * 3600:
+    hours = precision.hours_at_most
+    if hours is not None and records.spent_s(made) > hours * 3600:
         return True
     latest = records.last_attempts(made)
     names = judged.responses(store.design.responses[:1], made)

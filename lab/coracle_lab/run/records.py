@@ -84,6 +84,16 @@ class Record:
         return max((float(time) for time in times if time is not None), default=math.nan)
 
 
+def spent_s(made: Sequence[Record]) -> float:
+    """Returns how long the sessions of these records have taken, from first row to last one; those
+    of a release that recorded no clock count nothing."""
+    sessions: dict[str, list[float]] = {}
+    for record in made:
+        times = (record.fields.get(f"clock_{end}_s") for end in ("start", "end"))
+        sessions.setdefault(record.session, []).extend(time for time in times if time is not None)
+    return sum(max(times) - min(times) for times in sessions.values() if times)
+
+
 @dataclass(frozen=True)
 class Read:
     """What a file of records holds, and how many of its lines are cut off."""

@@ -163,3 +163,12 @@ def test_a_failed_row_has_no_value() -> None:
     assert (fine.value("wall_s"), fine.value("rate")) == (1.5, 2.0)
     assert math.isnan(failed.value("wall_s"))
     assert math.isnan(fine.value("unheard_of"))
+
+
+def test_the_time_spent_is_that_between_first_and_last_row_of_each_session() -> None:
+    def record(session: str, start: float, end: float) -> records.Record:
+        return records.Record({"session": session, "clock_start_s": start, "clock_end_s": end})
+
+    made = [record("a", 100, 101), record("a", 160, 162), record("b", 5, 8)]
+    assert records.spent_s(made) == 62 + 3
+    assert records.spent_s([]) == 0
