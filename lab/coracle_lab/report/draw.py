@@ -97,7 +97,7 @@ def drawn(
             files[f"{stem}.svg"] = text.encode()
         for file, data in files.items():
             (directory / file).write_bytes(data)
-        inner = _inside(layout, picture, f"{name}-{stem[0]}{at}", about, text)
+        inner = _inside(layout, picture, f"{name}-{stem}-", about, text)
         links = ", ".join(
             markup.link(f"{name}/{file}", file[-3:].upper()) for file in sorted(files, reverse=True)
         )
@@ -107,7 +107,7 @@ def drawn(
 
 def inside(layout: str, picture: Picture, name: str, about: str) -> str:
     """Returns the HTML of a figure that is in the page alone, without files beside it."""
-    inner = _inside(layout, picture, f"{name}-{layout[0]}", about)
+    inner = _inside(layout, picture, f"{name}-{layout}-", about)
     return _figure(picture, inner, caption(layout, picture))
 
 

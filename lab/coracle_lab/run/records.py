@@ -109,11 +109,16 @@ def validator() -> Draft202012Validator:
     return Draft202012Validator(json.loads(path.read_text()))
 
 
+@cache
+def _of(kind: str) -> Draft202012Validator:
+    """Returns the check of a line that is known to be a record or a note."""
+    schema = validator().schema
+    return Draft202012Validator({**schema["$defs"][kind], "$defs": schema["$defs"]})
+
+
 def problem(line: Mapping[str, Any]) -> str | None:
     """Returns what is wrong with a record, or None."""
-    part = validator().schema["$defs"]["note" if "note" in line else "record"]
-    schema = {**part, "$defs": validator().schema["$defs"]}
-    error = next(iter(Draft202012Validator(schema).iter_errors(line)), None)
+    error = next(iter(_of("note" if "note" in line else "record").iter_errors(line)), None)
     if error is None:
         numbers = [line.get("wall_s", 0.0), *line.get("responses", {}).values()]
         finite = all(math.isfinite(number) for number in numbers)
@@ -122,26 +127,34 @@ def problem(line: Mapping[str, Any]) -> str | None:
     return f"{place}: {error.message}" if place else error.message
 
 
-def append(path: Path, record: Mapping[str, Any]) -> None:
-    """Appends one record and syncs it; a cut end of the file gets a note first.
+def append(path: Path, *records: Mapping[str, Any]) -> None:
+    """Appends records with one write and syncs them; a cut end of the file gets a note first.
 
-    Raises `LabError` if the record is not one (nothing is written then), or if it cannot be
-    written: what was written of it counts as a cut line.
+    Raises `LabError` if one is no record (nothing is written then), or if they cannot be written:
+    one that was written in part counts as a cut line.
     """
-    wrong = problem(record)
-    if wrong is not None:
-        raise LabError(f"{path}: a record was not written: {wrong}", status=1)
-    lines = [json.dumps(record, sort_keys=True, allow_nan=False)]
+    for record in records:
+        wrong = problem(record)
+        if wrong is not None:
+            raise LabError(f"{path}: a record was not written: {wrong}", status=1)
+    lines = [json.dumps(record, sort_keys=True, allow_nan=False) for record in records]
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             if _end_is_cut(file):
                 lines = ["", json.dumps(NOTE), *lines]
             data = ("\n".join(lines) + "\n").encode()
-            written = os.write(file, data)
-            if written != len(data):
-                # The rest of a short write tells the errno, which is the disk's.
-                os.write(file, data[written:])
+            begin = os.fstat(file).st_size
+            try:
+                written = os.write(file, data)
+                if written != len(data):
+                    # The rest of a short write tells the errno, which is the disk's.
+                    os.write(file, data[written:])
+            except OSError:
+                if len(records) > 1:
+                    # Whole lines of it would be taken for all that there was.
+                    os.ftruncate(file, begin)
+                raise
             os.fsync(file)
         finally:
             os.close(file)
@@ -171,6 +184,25 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
+
+
+def size(path: Path) -> int:
+    """Returns how many bytes a file of records has, which need not exist."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def lines(path: Path, begin: int) -> bytes:
+    """Returns the whole lines of a file of records from a byte on, as they are."""
+    try:
+        with path.open("rb") as file:
+            file.seek(begin)
+            found = file.read()
+    except FileNotFoundError:
+        return b""
+    return found[: found.rfind(b"\n") + 1]
 
 
 def read(path: Path, design: str | None = None) -> Read:
@@ -241,7 +273,8 @@ def last_attempts(records: Sequence[Record]) -> dict[int, Record]:
 
 def repeated(records: Sequence[Record]) -> list[int]:
     """Returns the blocks that were measured again, each of their rows."""
-    once = {(record.block, record.row) for record in records if record.row}
+    # A row that is void by the design is not measured again.
+    once = {(one.block, one.row) for one in records if one.row and one.outcome != "void"}
     again = {(record.block, record.row) for record in records if record.row and record.attempt > 1}
     return sorted({block for block, _ in again} - {block for block, _ in once - again})
 

@@ -14,9 +14,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import reframe as rfm
 from reframe.core.backends import getlauncher
@@ -84,19 +82,16 @@ class Row(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
             # If something has killed the timer, its program may still run beside the next row.
             lock.wait_for_last_row(Path(current.records).parent)
             raise SanityError("the timer wrote nothing: the row has not been run")
-        found = [self._append(current, task.start(at), at, one) for at, one in enumerate(measured)]
+        starts = [task.start(at) for at in range(task.starts)]
+        found = [
+            judge.record(current, starts[at], one, stage, at) for at, one in enumerate(measured)
+        ]
+        # A launch is recorded whole: one that goes on after an interruption is another launch.
+        records.append(Path(current.records), *found)
+        for at, record in enumerate(found):
+            if record["outcome"] != "ok":
+                judge.keep(Path(current.kept), starts[at], stage, at)
         wrong = [record for record in found if record["outcome"] != "ok"]
         if wrong:
             raise SanityError(f"{wrong[0]['outcome']}: {wrong[0]['why']}")
         return True
-
-    def _append(
-        self, current: piece.Piece, task: piece.Task, number: int, measured: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Appends the record of one start (from 0), and returns it."""
-        stage = Path(self.stagedir)
-        record = judge.record(current, task, measured, stage, number)
-        records.append(Path(current.records), record)
-        if record["outcome"] != "ok":
-            judge.keep(Path(current.kept), task, stage, number)
-        return record

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import select
 import shutil
 import signal
 import subprocess
@@ -294,7 +295,7 @@ class Session:
         Raises `LabError` with ReFrame's last words if not one of the tasks got a record.
         """
         content.write(work / "piece.json")
-        before = len(self.read().records)
+        before, begin = len(self.read().records), records.size(self.records_path)
         arguments = reframe_site.arguments(work, self.site)
         with (self.directory / "reframe.log").open("ab") as log, self._alive():
             child = subprocess.Popen(
@@ -306,7 +307,7 @@ class Session:
                 pass_fds=[self._lock],
             )
             try:
-                self._watch(child, before, sum(task.starts for task in content.tasks), what)
+                self._watch(child, begin, sum(task.starts for task in content.tasks), what)
             finally:
                 self._end(child)
                 # What matters of a row is in its record, and what it printed in `failed`.
@@ -322,14 +323,15 @@ class Session:
                 FAILED,
             )
 
-    def _watch(self, child: subprocess.Popen[bytes], before: int, total: int, what: str) -> None:
-        """Tells the progress until ReFrame ends; wakes once a second, beside the rows."""
-        start, told = time.monotonic(), -1
-        while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(1.0)
-                return
-            done = len(self.read().records) - before
+    def _watch(self, child: subprocess.Popen[bytes], begin: int, total: int, what: str) -> None:
+        """Tells the progress until ReFrame ends; the file of records was `begin` bytes long.
+
+        It works beside the rows that are measured: once a second it counts new lines.
+        """
+        start, told, done = time.monotonic(), -1, 0
+        while not _has_ended(child, 1.0):
+            new = records.lines(self.records_path, begin)
+            begin, done = begin + len(new), done + new.count(b"\n")
             if done != told:
                 told = done
                 left = (time.monotonic() - start) / done * (total - done) if done else None
@@ -347,6 +349,22 @@ class Session:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+
+
+def _has_ended(child: subprocess.Popen[bytes], within_s: float) -> bool:
+    """Waits for so long for a child's end; asleep, where `Popen.wait` looks each 50 ms."""
+    try:
+        end = os.pidfd_open(child.pid)
+    except OSError:
+        # Linux before 5.3.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(within_s)
+    else:
+        try:
+            select.select([end], [], [], within_s)
+        finally:
+            os.close(end)
+    return child.poll() is not None
 
 
 def _reason(log: Path) -> str:
