@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from coracle_lab.errors import LabError
+
 
 def directory() -> Path:
     """Returns the directory for trees, builds and scratch."""
@@ -12,4 +14,11 @@ def directory() -> Path:
     if own:
         return Path(own).absolute()
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "coracle-lab"
+    if base:
+        return Path(base) / "coracle-lab"
+    try:
+        return Path.home() / ".cache/coracle-lab"
+    except RuntimeError as error:
+        raise LabError(
+            "this user has no home directory", "set HOME, or CORACLE_LAB_CACHE for the lab alone"
+        ) from error

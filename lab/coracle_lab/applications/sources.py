@@ -11,6 +11,8 @@ from coracle_lab.applications.table import APPS
 from coracle_lab.errors import LabError
 
 FILES_AT_MOST = 20_000
+IGNORED = {"__pycache__", ".git"}
+"""What changes although the source does not."""
 
 
 def place(source: str) -> Path:
@@ -23,7 +25,7 @@ def place(source: str) -> Path:
 def _files(directory: Path) -> Iterator[tuple[str, Path]]:
     """Yields the files of a source, and the headers beside it."""
     for path in sorted(directory.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
+        if path.is_file() and not IGNORED & set(path.relative_to(directory).parts):
             yield path.relative_to(directory).as_posix(), path
     for path in headers(directory):
         yield f"../{path.name}", path

@@ -33,14 +33,17 @@ IGNORE = "*\n!.gitignore\n!campaign.json\n"
 class Outcome:
     """What became of a figure.
 
-    `made` is true if all of its rows were run, `status` the exit status of its session. `why`
-    says what is missing. `left_out` are members of groups that the design was made without.
+    `made` is true if its session ended: all rows were run but those of environments that do not
+    work. `status` is the session's exit status. `why` says what is missing. `left_out` are members
+    of groups that the design was made without. `design` is a digest of what the campaign's file
+    said of the design when it was made.
     """
 
     made: bool = False
     status: int = 0
     why: str | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    design: str = ""
 
 
 @dataclass

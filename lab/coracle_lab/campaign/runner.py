@@ -8,6 +8,7 @@ that is being measured at whatever it does: its rows so far are kept.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import signal
 import time
 import traceback
@@ -57,6 +58,7 @@ class Runner:
         design is missing or has failed rows, 3 if A/A does not hold in one, or 0."""
         for campaign, figure in figures:
             before = self.kept.outcomes.get(figure.id)
+            self._compare(figure, before)
             if before is not None and before.made and self._has_records(figure):
                 continue
             outcome = self._make(campaign, figure, before)
@@ -70,6 +72,15 @@ class Runner:
             return FAILED
         return UNTRUSTED if any(one.status == UNTRUSTED for one in there) else 0
 
+    def _compare(self, figure: Figure, before: Outcome | None) -> None:
+        """Tells of a figure whose design in the campaign's file has changed since it was begun."""
+        changed = before is not None and before.design not in ("", _digest(figure))
+        if changed and self._has_records(figure):
+            self.say(
+                f"{figure.id}: its design has changed since it was begun, and the old one goes"
+                f" on; remove {self.kept.directory(figure.id)} to measure the new one"
+            )
+
     def _has_records(self, figure: Figure) -> bool:
         return (self.kept.directory(figure.id) / "design.toml").exists()
 
@@ -79,19 +90,21 @@ class Runner:
 
     def _make(self, campaign: Campaign, figure: Figure, before: Outcome | None) -> Outcome:
         """Makes one figure; returns what became of it."""
-        left_out = before.left_out if before is not None else {}
+        begun = Outcome(design=_digest(figure))
+        if before is not None and self._has_records(figure):
+            begun = Outcome(left_out=before.left_out, design=before.design or begun.design)
         if figure.design is None:
             return Outcome(why=figure.reason)
         if self._is_late():
-            return self._unfinished(figure, Outcome(left_out=left_out), INTERRUPTED)
+            return self._unfinished(figure, begun, INTERRUPTED)
         self.say(f"{figure.id}: {figure.title}")
-        outcome = Outcome(left_out=left_out)
+        outcome = begun
         try:
             with until(self.deadline):
                 setup = Setup(self.host_of(campaign), self.known, self.tables, self.simulates)
                 directory = self.kept.directory(figure.id)
                 made = designs.prepared(campaign, figure, directory, setup)
-                outcome = replace(outcome, left_out=made.left_out or left_out)
+                outcome = replace(outcome, left_out=made.left_out or begun.left_out)
                 status = self.conduct(made.store)
         except Late:
             return self._unfinished(figure, outcome, INTERRUPTED)
@@ -106,7 +119,8 @@ class Runner:
             return replace(outcome, status=FAILED, why=what)
         if status == INTERRUPTED:
             return self._unfinished(figure, outcome, status)
-        return replace(outcome, made=True, status=status)
+        later = _later(made.store)
+        return replace(outcome, made=later is None, status=status, why=later)
 
     def _unfinished(self, figure: Figure, outcome: Outcome, status: int) -> Outcome:
         """Returns the outcome of a figure that was stopped, or not begun."""
@@ -114,6 +128,23 @@ class Runner:
         why = f"{done} of {rows} rows are measured" if done else "it is not measured"
         cause = "the time was over" if self._is_late() else "it was interrupted"
         return replace(outcome, status=status, why=f"{why}: {cause}")
+
+
+def _digest(figure: Figure) -> str:
+    """Returns a digest of a figure's design as the campaign's file has it."""
+    return hashlib.sha256((figure.design or "").encode()).hexdigest()[:16]
+
+
+def _later(made: Store) -> str | None:
+    """Returns what is left of a nested design of several sessions, of which a start runs one."""
+    if made.design.nested is None:
+        return None
+    last = max(int(row.levels["session"]) for row in made.rows)
+    found = records.read(made.directory / "records.jsonl").records
+    done = max((int(one.levels["session"]) for one in found if one.row), default=0)
+    if done >= last:
+        return None
+    return f"{done} of {last} sessions are measured: the same command runs the next one"
 
 
 def progress(directory: Path) -> tuple[int, int]:

@@ -38,5 +38,9 @@ def main(words: Sequence[str] | None = None) -> int:
         # The reader of the output has gone; what is recorded is recorded.
         sys.stderr.close()
         return FAILED
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        print(f"error: {where}{error.strerror or error}", file=sys.stderr)
+        return FAILED
     except (KeyboardInterrupt, Stopped):
         return 130

@@ -184,7 +184,8 @@ def conduct(design_store: Store, output_bytes: int, site: reframe_site.Site | No
             try:
                 _run(design_store, session, {name: one.version for name, one in probes.items()})
             finally:
-                session.clean()
+                for text in session.clean():
+                    progress.note(text)
     except Stopped as why:
         if not (session.measured and isinstance(why, Late)):
             return _stopped(design_store, session, str(why))
@@ -203,6 +204,7 @@ def _say(
     simulated = session.simulated
     now["nodes"] = simulated.facts() if simulated is not None else nodes.allocated()
     made = session.prepared
+    now["launcher"] = session.site.launcher if session.site.file is None else None
     said = design_store.append_facts(
         session.name, now, versions, made.images, made.builds, session.site.file
     )
@@ -218,17 +220,23 @@ def _run(design_store: Store, session: Session, versions: dict[str, str]) -> Non
     design, rows = design_store.design, list(design_store.rows)
     now = machine.facts(design_store.directory)
     if design.nested is not None:
-        rows = _rows_of_session(rows, session)
+        rows = _rows_of_session(session)
     if design.precision is not None:
-        rows = _next_blocks(design_store, session, rows)
+        rows = _next_blocks(design_store, session)
     session.make(rows)
     _say(design_store, session, now, versions)
     session.first_runs(rows)
     _check_left(session)
-    while session.unfinished(rows):
+    while design.nested is not None and rows and not session.unfinished(rows):
+        # What was left of this session does not run here.
+        rows = _rows_of_session(session)
+        session.make(rows)
+        session.first_runs(rows)
+        _check_left(session)
+    while session.unfinished(rows) or (design.precision is not None and rows):
         session.run(rows)
         if design.precision is not None:
-            rows = _next_blocks(design_store, session, rows)
+            rows = _next_blocks(design_store, session)
     session.measured = True
     session.repeat()
 
@@ -261,35 +269,43 @@ def _hint(session: Session) -> str:
     return f"{text}; what it printed is in {session.directory / 'failed'}"
 
 
-def _rows_of_session(rows: list[Row], session: Session) -> list[Row]:
+def _rows_of_session(session: Session) -> list[Row]:
     """Returns the rows of a nested design's first session that is not finished.
 
-    A start of the lab is a session: the next one belongs to another start.
+    A start of the lab is a session: the next one belongs to another start. A session is finished
+    without the environments that are left out.
     """
-    done = records.first_attempts(session.read().records)
-    left = sorted({int(row.levels["session"]) for row in rows if row.number not in done})
+    left = sorted({_session_of(row) for row in session.unfinished()})
     if len(left) > 1:
         progress.note(f"this is session {left[0]}; the same command runs session {left[1]} later")
-    return [row for row in rows if left and int(row.levels["session"]) <= left[0]]
+    return [row for row in session.rows if left and _session_of(row) == left[0]]
 
 
-def _next_blocks(design_store: Store, session: Session, rows: list[Row]) -> list[Row]:
+def _session_of(row: Row) -> int:
+    return int(row.levels["session"])
+
+
+def _next_blocks(design_store: Store, session: Session) -> list[Row]:
     """Returns the rows up to the block at which the precision is looked at next; none if it is
-    reached, or if no block is left."""
+    reached, or if no block is left.
+
+    Where it is looked follows from the design alone, so a session that was stopped stops the design
+    where an unbroken one would have.
+    """
     precision = design_store.design.precision
     assert precision is not None
     made = session.read().records
     done = max((record.block for record in made), default=0)
-    if done < precision.blocks_at_least:
-        upto = precision.blocks_at_least
-    elif session.unfinished([row for row in rows if row.block <= done]):
-        upto = done
-    elif done >= precision.blocks_at_most or report.narrow_enough(design_store, made):
+    beyond = max(0, done - precision.blocks_at_least)
+    look = precision.blocks_at_least + -(-beyond // BLOCKS_AT_ONCE) * BLOCKS_AT_ONCE
+    look = min(look, precision.blocks_at_most)
+    rows = [row for row in design_store.rows if row.block <= look]
+    if session.unfinished(rows):
+        return rows
+    if look >= precision.blocks_at_most or report.narrow_enough(design_store, made):
         return []
-    else:
-        upto = done + BLOCKS_AT_ONCE
-    upto = min(upto, precision.blocks_at_most)
-    return [row for row in design_store.rows if row.block <= upto]
+    more = [row for row in design_store.rows if row.block <= look + BLOCKS_AT_ONCE]
+    return more if session.unfinished(more) else []
 
 
 def _stopped(design_store: Store, session: Session, why: str) -> int:
@@ -315,8 +331,10 @@ def plan(options: argparse.Namespace) -> int:
     design = designs.parse(text, str(kept))
     rows = designs.expand(design)
     factor = design.factor(launch.FACTOR)
+    pilot = Store(directory, design, designs.digest(design), rows)
+    tables = [*pilot.environment_files(), *options.environments]
     for name in factor.levels if factor is not None else ():
-        probe = environments.find(name, options.environments).probe()
+        probe = environments.find(name, tables).probe()
         if not probe.usable:
             print(f"left out here: {name}: {probe.why}")
     count = len({row.block for row in rows})
@@ -334,7 +352,6 @@ def plan(options: argparse.Namespace) -> int:
         for line in screened.mixed_up(design):
             print(f"aliases: {line}")
     made = records.read(directory / "records.jsonl", designs.digest(design)).records
-    pilot = Store(directory, design, designs.digest(design), rows)
     if not made:
         print("no records yet: time and smallest effect are known after the first blocks")
         return 0
@@ -375,6 +392,9 @@ def _smallest_effects(pilot: Store, made: Sequence[records.Record]) -> None:
         (name, cell) for name in names for cell in cells(design, pilot.rows, latest, name)
     ):
         what_of = f"{response if len(names) > 1 else ''} {cell.name}".strip()
+        if design.base not in cell.values:
+            print(f"{what_of}: the design does not measure {design.base} in it".strip())
+            continue
         for one in stats.compare(cell.values, design.base, design.margin, cell.paired):
             deviation = one.sd_of_log_ratio
             if deviation is None or not deviation > 0 or not math.isfinite(deviation):

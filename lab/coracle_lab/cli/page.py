@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from coracle_lab import applications
 from coracle_lab import design as designs
 from coracle_lab.cli import papers
 from coracle_lab.cli.progress import note
+from coracle_lab.design import Design
 from coracle_lab.errors import UNTRUSTED, LabError
 from coracle_lab.run import store
+from coracle_lab.run.store import Store
 
 PAGE = "report"
 """The directory of a page, below that of its records."""
@@ -79,11 +82,15 @@ def _records(options: argparse.Namespace, oracle: Path | None) -> int:
     from coracle_lab.report import directory, page
 
     given: Path = options.file
-    place = given if given.is_dir() else _of_design(given, options.records)
+    place, now = (given, None) if given.is_dir() else _of_design(given, options.records)
+    if given.is_dir() and options.records is not None:
+        raise LabError(f"--records: {given} has its records itself", "name the design file")
     if (place / "records").is_dir() and not (place / "design.toml").exists():
         # What `papers` has made: the records stand beside the page.
         place = place / "records"
     found = [(path, directory.opened(path)) for path in directory.below(place)]
+    if now is not None:
+        found = [(path, _judged_by(one, now)) for path, one in found]
     sections = [
         page.Section(directory.figure_of(one, path.resolve().name), one) for path, one in found
     ]
@@ -93,8 +100,26 @@ def _records(options: argparse.Namespace, oracle: Path | None) -> int:
     return _told(into, page.write(title, text, sections, into, oracle))
 
 
-def _of_design(path: Path, records: Path | None) -> Path:
-    """Returns the directory of a design file's records, and notes if the file is another now."""
+def _judged_by(made: Store, now: Design) -> Store:
+    """Returns records that are judged as a design says that has the same rows."""
+    names = ("margin", "base", "responses")
+    was = {name: getattr(made.design, name) for name in names}
+    new = {name: getattr(now, name) for name in names}
+    notes = [f"{name} was {_text(was[name])} in the design when it was begun, and is now"
+             f" {_text(new[name])}" for name in names if was[name] != new[name]]  # fmt: skip
+    return replace(made, design=replace(made.design, **new, notes=(*made.design.notes, *notes)))
+
+
+def _text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _of_design(path: Path, records: Path | None) -> tuple[Path, Design | None]:
+    """Returns the directory of a design file's records, and the design that judges them.
+
+    That is None for the design that was measured: the file is another one, which is noted, or what
+    it needs is not here.
+    """
     text = store.read_text(path)
     place = records or path.with_name(f"{path.stem}-records")
     kept = place / "design.toml"
@@ -102,10 +127,11 @@ def _of_design(path: Path, records: Path | None) -> Path:
         raise LabError(f"{path}: there are no records of it in {place}", f"coracle-lab run {path}")
     measured = designs.digest(designs.parse(store.read_text(kept), str(kept)))
     try:
-        now = designs.digest(designs.parse(applications.resolve(text, str(path), ()), str(path)))
+        now = designs.parse(applications.resolve(text, str(path), ()), str(path))
     except LabError:
         # The application's table or its source is not here, and is not needed.
-        return place
-    if now != measured:
+        return place, None
+    if designs.digest(now) != measured:
         note(f"{path} has changed since: the page is of the design that was measured, {kept}")
-    return place
+        return place, None
+    return place, now

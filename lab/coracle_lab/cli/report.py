@@ -95,7 +95,7 @@ def _tables(
     beside = differences(store, every)
     for at, one in enumerate(found):
         if one.guard is None:
-            print(f"no table of {one.cell.name or response}: the design has no {store.design.base}")
+            print(f"no table of {one.cell.name or response}: {store.design.base} was not run in it")
             continue
         _title(one, response, cpus)
         red = (RED, PLAIN) if sys.stdout.isatty() else ("", "")
@@ -167,7 +167,12 @@ def narrow_enough(store: Store, made: Sequence[Record]) -> bool:
         return True
     latest = records.last_attempts(made)
     names = judged.responses(store.design.responses[:1], made)
-    every = [cell for name in names for cell in cells(store.design, store.rows, latest, name)]
+    every = [
+        cell
+        for name in names
+        for cell in cells(store.design, store.rows, latest, name)
+        if store.design.base in cell.values
+    ]
     for cell in every:
         for one in stats.compare(cell.values, store.design.base, store.design.margin, cell.paired):
             if all(math.isnan(value) for value in cell.values[one.environment]):

@@ -26,20 +26,20 @@ SYSTEM = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/root", "/run"
 
 
 def _command(program: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Returns the words of a design's command, and factors of one level.
+    """Returns the words of a design's command, and parameters.
 
     `{name}` means a factor in a design, but not to the user of `try`: a word that has it becomes
-    a factor whose only level is that word.
+    a parameter whose value is that word.
     """
-    factors: dict[str, str] = {}
-    return [_plain(word, f"word{at}", factors) for at, word in enumerate(program)], factors
+    parameters: dict[str, str] = {}
+    return [_plain(word, f"word{at}", parameters) for at, word in enumerate(program)], parameters
 
 
-def _plain(word: str, name: str, factors: dict[str, str]) -> str:
-    """Returns what stands for a word in a design: its factor, if it looks like a placeholder."""
+def _plain(word: str, name: str, parameters: dict[str, str]) -> str:
+    """Returns what stands for a word in a design: a parameter, if it looks like a placeholder."""
     if not PLACEHOLDER.search(word):
         return word
-    factors[name] = word
+    parameters[name] = word
     return f"{{{name}}}"
 
 
@@ -55,9 +55,9 @@ def _variables(options: argparse.Namespace) -> dict[str, str]:
 
 def design_text(options: argparse.Namespace, seed: int) -> str:
     """Returns the design file of a trial."""
-    words, factors = _command(options.program)
+    words, parameters = _command(options.program)
     variables = {
-        name: _plain(value, f"variable{at}", factors)
+        name: _plain(value, f"variable{at}", parameters)
         for at, (name, value) in enumerate(_variables(options).items())
     }
     names = list(dict.fromkeys([*ALWAYS, *(options.env or ["coracle"])]))
@@ -65,8 +65,8 @@ def design_text(options: argparse.Namespace, seed: int) -> str:
     volumes = options.volume
     if volumes is None:
         volumes = [] if directory in SYSTEM else [f"{directory}:{directory}"]
-    volumes = [_plain(word, f"volume{at}", factors) for at, word in enumerate(volumes)]
-    workdir = _plain(options.workdir or directory, "workdir", factors)
+    volumes = [_plain(word, f"volume{at}", parameters) for at, word in enumerate(volumes)]
+    workdir = _plain(options.workdir or directory, "workdir", parameters)
     lines = [
         f"name = {quoted(Path(options.program[0]).name or 'program')}",
         f"seed = {seed}",
@@ -76,7 +76,6 @@ def design_text(options: argparse.Namespace, seed: int) -> str:
     if options.pin:
         lines.append(f"pinning = {quoted(options.pin)}")
     lines += ["", "[factors]", f"environment = {array(names)}"]
-    lines += [f"{name} = {array([word])}" for name, word in factors.items()]
     lines += ["", "[application]", f"command = {array(words)}"]
     lines.append(f"workdir = {quoted(workdir)}")
     if volumes:
@@ -87,6 +86,9 @@ def design_text(options: argparse.Namespace, seed: int) -> str:
             lines.append(f"{name} = {quoted(value)}")
     if options.timeout is not None:
         lines.append(f"timeout_s = {options.timeout}")
+    if parameters:
+        lines += ["", "[application.parameters]"]
+        lines += [f"{name} = {quoted(word)}" for name, word in parameters.items()]
     if variables:
         lines += ["", "[application.variables]"]
         lines += [f"{quoted(name)} = {quoted(value)}" for name, value in variables.items()]

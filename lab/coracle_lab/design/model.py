@@ -17,6 +17,8 @@ Same = Literal["program", "files"]
 FRACTIONS: tuple[Kind, ...] = ("fractional", "plackett-burman")
 """Kinds whose cells are a fraction of all; they are judged by the effects of their factors."""
 
+ABOVE = 0.10
+"""A sentinel that took so much longer than usual, as a fraction, marks a disturbed block."""
 NESTED_COLUMNS = ("session", "launch", "start")
 """Levels that a nested design adds to each row, from the outermost to the innermost."""
 
@@ -156,7 +158,7 @@ class Design:
     session: str | None = None
     transport: str | None = None
     pinning: str | None = None
-    sentinel_above: float = 0.10
+    sentinel_above: float = ABOVE
     same: Same | None = None
     nodes: Nodes | None = None
     images: tuple[Image, ...] = ()

@@ -17,6 +17,7 @@ from coracle_lab.design.application import application, images, level_text
 from coracle_lab.design.check import Source, check, near, spelled
 from coracle_lab.design.fractions import check_fraction
 from coracle_lab.design.model import (
+    ABOVE,
     COLUMNS,
     FRACTIONS,
     NESTED_COLUMNS,
@@ -95,7 +96,7 @@ def of_tree(source: Source, tree: dict[str, Any]) -> Design:
         session=tree.get("session"),
         transport=tree.get("transport"),
         pinning=tree.get("pinning"),
-        sentinel_above=float(tree.get("sentinel", {}).get("above", 0.10)),
+        sentinel_above=float(tree.get("sentinel", {}).get("above", ABOVE)),
         same=tree.get("same"),
         nodes=Nodes(**tree["nodes"]) if "nodes" in tree else None,
         images=images(tree.get("image", ())),
@@ -273,6 +274,9 @@ def _replicates(
 
 def _notes(source: Source, tree: Mapping[str, Any], factors: tuple[Factor, ...]) -> Iterator[str]:
     """Yields what is allowed but weakens the design."""
+    parameters = tree.get("application", {}).get("parameters", {})
+    if "nodes" in tree and not any("ranks" in (one.name, *parameters) for one in factors):
+        yield "[nodes] without a factor or parameter ranks: the program runs on one of the nodes"
     environment = next((factor for factor in factors if factor.name == "environment"), None)
     if tree.get("kind") in FRACTIONS:
         _without_base(source, tree, environment)

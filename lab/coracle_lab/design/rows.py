@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 
 from coracle_lab.design.fractions import fraction_cells
-from coracle_lab.design.model import Application, Design, Row
+from coracle_lab.design.model import ABOVE, Application, Design, Row
 from coracle_lab.design.order import VERSION, permuted
 from coracle_lab.design.parse import full_factorial
 from coracle_lab.errors import LabError
@@ -139,6 +139,7 @@ def digest(design: Design) -> str:
         name: value
         for name, value in (
             ("same", design.same),
+            ("sentinel", None if design.sentinel_above == ABOVE else design.sentinel_above),
             ("nodes", asdict(design.nodes) if design.nodes else None),
             ("options", design.options or None),
         )

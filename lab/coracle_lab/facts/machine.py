@@ -19,6 +19,8 @@ from typing import Any
 from coracle_lab.facts import plain
 from coracle_lab.facts.commit import commit
 
+SOURCES = Path(__file__).parents[2]
+"""Where the package's own sources are, unless it is installed."""
 CPU = Path("/sys/devices/system/cpu")
 KEPT = ("PATH", "LANG", "TZ", "TMPDIR", "SHELL")
 KEPT_PREFIXES = ("LC_", "LD_", "OMP_", "OMPI_", "MPICH_", "UCX_", "MKL_", "OPENBLAS_", "MALLOC_")
@@ -163,7 +165,7 @@ def facts(directory: Path) -> dict[str, Any]:
         "process": process(),
         "filesystem": filesystem(directory),
         "python": platform.python_version(),
-        "commit": commit(Path(__file__).parent),
+        "commit": commit(SOURCES) if (SOURCES / "pyproject.toml").exists() else None,
     })  # fmt: skip
     return found
 

@@ -56,7 +56,7 @@ Names = tuple[tuple[str, str], ...]
 
 def _names() -> Names:
     """Returns the names of this machine and user with their words, paths before parts of them."""
-    home = str(Path.home())
+    home = os.path.expanduser("~")  # noqa: PTH111 (a user may have none)
     paths = {
         str(cache.directory()): "CACHE",
         home: "HOME",
@@ -65,6 +65,8 @@ def _names() -> Names:
         tempfile.gettempdir(): "TMP",
         os.environ.get("TMPDIR", ""): "TMP",
     }
+    # What the kernel tells has no links in it.
+    paths = {os.path.realpath(path): word for path, word in paths.items() if path} | paths
     found = [
         (path.rstrip("/"), word)
         for path, word in sorted(paths.items(), key=lambda pair: -len(pair[0]))
@@ -109,7 +111,16 @@ def _nodes() -> list[str]:
 @lru_cache
 def _rules(names: Names) -> tuple[tuple[re.Pattern[str], str], ...]:
     return tuple(
-        (re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])"), word) for name, word in names
+        (
+            # A host's domain names its site.
+            re.compile(
+                rf"(?<![\w.-]){re.escape(name)}"
+                + (r"(?:\.[\w-]+)*" if word in ("HOST", "NODE") else "")
+                + r"(?![\w-])"
+            ),
+            word,
+        )
+        for name, word in names
     )
 
 

@@ -208,6 +208,7 @@ def model(
     values: Sequence[float],
     look: Look,
     named: bool = True,
+    horizontal: bool = False,
 ) -> None:
     """Draws a modelled value as a hatched box from its lowest to its highest draw.
 
@@ -218,16 +219,20 @@ def model(
         return
     low, high = min(known), max(known)
     height = max(high - low, 0.004 * high)
+    corner, size = (place - width / 2, low), (width, height)
+    if horizontal:
+        corner, size = corner[::-1], size[::-1]
     box = Rectangle(
-        (place - width / 2, low), width, height, facecolor="none", edgecolor=look.colour,
-        hatch="////", linewidth=0.9, zorder=3,
+        corner, *size, facecolor="none", edgecolor=look.colour, hatch="////", linewidth=0.9,
+        zorder=3,
     )  # fmt: skip
     axes.add_patch(box)
     if not named:
         return
+    end, beside = ((high, place), (3, 0)) if horizontal else ((place, high), (0, 3))
     axes.annotate(
-        "model", (place, high), textcoords="offset points", xytext=(0, 3), ha="center",
-        fontsize=7, color=look.colour,
+        "model", end, textcoords="offset points", xytext=beside, fontsize=7, color=look.colour,
+        ha="left" if horizontal else "center", va="center" if horizontal else "baseline",
     )  # fmt: skip
 
 

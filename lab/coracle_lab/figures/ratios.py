@@ -64,7 +64,10 @@ def _panel(axes: Axes, picture: Picture, own: list[Cloud], most: float) -> None:
         draw.points(
             axes, place, finite(cloud.ratios), look, width=0.5, horizontal=True, pixels=pixels
         )
-        if cloud.ratio is not None:
+        if cloud.model and cloud.ratio is not None:
+            ends = cloud.ratio.narrow or (cloud.ratio.value, cloud.ratio.value)
+            draw.model(axes, place, 0.5, ends, look, horizontal=True)
+        elif cloud.ratio is not None:
             draw.interval(axes, place, cloud.ratio, look, horizontal=True, percent=False)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)

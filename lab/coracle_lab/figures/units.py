@@ -12,7 +12,10 @@ ENDINGS = (
     ("_bytes_per_s", RATES, "B/s"),
     ("bits_per_s", RATES, "bit/s"),
     ("_gb_per_s", ((1.0, ""),), "GB/s"),
+    ("_mib_per_s", ((1.0, ""),), "MiB/s"),
+    ("_mb_per_s", ((1.0, ""),), "MB/s"),
     ("_per_day", ((1.0, ""),), "per day"),
+    ("_per_s", ((1.0, ""),), "per s"),
     ("_s", TIMES, ""),
     ("_bytes", BYTES, ""),
 )

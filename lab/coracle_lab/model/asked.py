@@ -86,11 +86,12 @@ def law_of(request: LawRequest, options: Options) -> form.Form:
     made = law.predict(tables, plan, request.ranks, base, measured, options.seed, options.resamples)
     shown = {key: one for key, one in measured.items() if key[0] in tables.starts}
     if tables.messages is not None and not plan.is_silent:
-        worst = max(interpolation_error(tables.messages).values())
-        notes.append(
-            f"a message between two measured sizes: off by at most {told(worst)}"
-            " (each size predicted from its neighbours)"
-        )
+        errors = interpolation_error(tables.messages)
+        words = "its error is not known: two sizes were measured"
+        if errors:
+            words = f"off by at most {told(max(errors.values()))}"
+            words += " (each size predicted from its neighbours)"
+        notes.append(f"a message between two measured sizes: {words}")
     notes += _mixed(sources)
     parts = {"starts": started, "work": worked}
     if outside is not None:

@@ -89,13 +89,14 @@ def exchange(sizes: Sequence[int], profile: Plan, ranks: int) -> Floats:
 
 
 def interpolation_error(messages: Messages) -> dict[str, float]:
-    """Returns, by environment, the largest relative error at a size that is left out.
+    """Returns, by environment, the largest relative error at a size that is left out; nothing of
+    two sizes, between which no other was measured.
 
     Each inner size is predicted from its neighbours, as a message between two sizes is. The
     distance is twice that of the table, so this is an upper estimate.
     """
-    found = {}
-    for name, one in messages.times.items():
+    found: dict[str, float] = {}
+    for name, one in messages.times.items() if len(messages.sizes) > 2 else ():
         mean = one.values.mean(axis=0)
         worst = 0.0
         for at in range(1, len(messages.sizes) - 1):

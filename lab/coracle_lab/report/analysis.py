@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from coracle_lab import stats
 from coracle_lab.design import Design
+from coracle_lab.design.model import NESTED_COLUMNS
 from coracle_lab.errors import LabError
 from coracle_lab.facts import machine
 from coracle_lab.report import judged, screened
@@ -173,16 +175,41 @@ def _left_out(
     for name in factor.levels if factor is not None else ():
         rows = [row for row in store.rows if environment_of(row.levels) == name]
         missing = [row for row in rows if row.number not in latest]
-        if not missing:
+        if missing and len(missing) == len(rows):
+            found.append((name, len(rows), len(rows), _why(name, every, sessions)))
             continue
-        if len(missing) == len(rows):
-            why = _why(name, every, sessions)
-        elif store.design.precision is not None:
-            continue
-        else:
-            why = "the run has not come so far"
-        found.append((name, len(missing), len(rows), why))
+        begun = {_cell(row.levels) for row in rows if row.number in latest}
+        reasons: dict[str, int] = {}
+        for row in missing:
+            why = None if _cell(row.levels) in begun else _failed_first(row.levels, every)
+            if why is None and store.design.precision is None:
+                why = "the run has not come so far"
+            if why is not None:
+                reasons[why] = reasons.get(why, 0) + 1
+        found += [(name, count, len(rows), why) for why, count in reasons.items()]
     return tuple(found)
+
+
+def _cell(levels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Returns the levels that all blocks and launches of a cell have."""
+    return tuple(sorted((k, v) for k, v in levels.items() if k not in NESTED_COLUMNS))
+
+
+def _failed_first(levels: Mapping[str, str], every: Sequence[Record]) -> str | None:
+    """Returns why the first run failed in the place of a row, if it did.
+
+    The place is an environment with an image, which depends on some of the levels: it is that of
+    the first run that has most levels in common with the row.
+    """
+    nearest, most = None, -1
+    for record in every:
+        if record.row == 0 and environment_of(record.levels) == environment_of(levels):
+            common = sum(1 for k, v in record.levels.items() if levels.get(k) == v)
+            if common >= most:
+                nearest, most = record, common
+    if nearest is None or nearest.outcome == "ok":
+        return None
+    return f"the program failed in it: {nearest.why}"
 
 
 def _why(name: str, every: Sequence[Record], sessions: Sequence[Mapping[str, Any]]) -> str:
@@ -252,13 +279,14 @@ def _fitted(store: Store, latest: Mapping[int, Record], group: Sequence[Judged])
     effects = sum(len(one.cell.values) for one in group)
     if effects > CELLS_AT_MOST:
         return Mixed(why=f"not fitted: it would have {effects} means")
-    table = []
+    # Starts of one launch have much in common: their median is one observation.
+    values: dict[tuple[str, str, str, str], list[float]] = {}
     for one in group:
-        key = one.response.partition("@")[2]
+        series = one.response.partition("@")[2]
         levels = one.cell.levels
         # "4" rather than "ranks 4" where there is nothing else.
-        name = next(iter(levels.values())) if len(levels) == 1 and not key else one.cell.name
-        place = ", ".join(part for part in (name, key) if part)
+        name = next(iter(levels.values())) if len(levels) == 1 and not series else one.cell.name
+        place = ", ".join(part for part in (name, series) if part)
         for row in store.rows:
             record = latest.get(row.number)
             if record is None or not _in(row.levels, one.cell):
@@ -268,12 +296,15 @@ def _fitted(store: Store, latest: Mapping[int, Record], group: Sequence[Judged])
                 one.response
             ):
                 value = 1 / value if value else math.nan
-            table.append(
-                Observation(
-                    value, environment_of(row.levels), place, record.session, str(row.block)
-                )
-            )
+            key = environment_of(row.levels), place, record.session, str(row.block)
+            values.setdefault(key, []).append(value)
+    table = [Observation(_median(some), *key) for key, some in values.items()]
     return stats.mixed(table, store.design.base)
+
+
+def _median(values: Sequence[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return statistics.median(known) if known else math.nan
 
 
 def _in(levels: Mapping[str, str], cell: Cell) -> bool:

@@ -35,7 +35,8 @@ td{white-space:nowrap}
 td.k{white-space:nowrap}
 td.v{font-weight:600;min-width:16rem}
 .sign{display:inline-block;width:1.25em;font-weight:700;text-align:center}
-.equal .sign{color:#00664b}.slower .sign{color:#a03c00}.faster .sign{color:#004b87}
+.equal .sign{color:#00664b}.slower .sign,.more .sign{color:#a03c00}
+.faster .sign,.less .sign{color:#004b87}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;font-size:.88rem;
   margin:.6rem 0}
 dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}

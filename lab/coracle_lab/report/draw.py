@@ -29,8 +29,8 @@ CAPTIONS = {
         " all runs, over {base}'s median."
     ),
     "split": (
-        "Where the time goes, part after part: medians of the slowest rank; the runs are points at"
-        " each part's end."
+        "Where the time goes, part after part: medians, each part of its own slowest rank, so their"
+        " sum can exceed the run; the runs are points at each part's end."
     ),
     "scaling": (
         "(a) Each run is a point, and the large mark is the {middle}. (b) Speed-up over the"
@@ -59,6 +59,8 @@ def caption(layout: str, picture: Picture) -> str:
     words = CAPTIONS[layout].format(
         base=picture.base, middle=MIDDLE[picture.view], ratio=RATIO[picture.view]
     )
+    if picture.response.partition("@")[0].endswith("_bytes"):
+        words = words.replace("bove 1 is slower", "bove 1 is more")
     if picture.view == "median" and not any(cloud.ratios for cloud in picture.clouds()):
         words = words.replace(RATIO["median"], "where it can be computed")
     if any(x in picture.over for x in picture.xs):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from coracle_lab.design import Design, Row
@@ -21,6 +21,8 @@ from coracle_lab.run.store import Store
 if TYPE_CHECKING:
     from coracle_lab.stats import Comparison, Guard
 
+AMOUNT = {"slower": "more", "faster": "less"}
+"""Words of a verdict on bytes in place of those on times."""
 ANY = "@*"
 """`NAME@*` means the whole series NAME."""
 
@@ -93,25 +95,40 @@ def judge_cells(
     result = []
     for at, (response, cell, runs) in enumerate(found):
         own = by_place.get(at)
+        if own is not None and is_amount(response):
+            own = [replace(found, verdict=_of_amount(found.verdict)) for found in own]
         again = next((one for one in own or () if one.environment == base + AGAIN), None)
         guard = None if own is None else stats.guard(again)
         result.append(Judged(response, cell, runs, tuple(own or ()), guard))
     return result
 
 
+def is_amount(response: str) -> bool:
+    """Tells whether a response is a number of bytes, which is not slow."""
+    return response.partition("@")[0].endswith("_bytes")
+
+
+def _of_amount(verdict: str) -> str:
+    kind, space, rest = verdict.partition(" ")
+    return AMOUNT.get(kind, kind) + space + rest
+
+
 def _runs(
     store: Store, latest: Mapping[int, Record], response: str, cell: Cell
 ) -> Mapping[str, Sequence[float]]:
-    """Returns the single values of a cell by environment, in run order; those that failed not."""
-    found: dict[str, list[float]] = {name: [] for name in cell.values}
+    """Returns the single values of a cell by environment; those that failed not.
+
+    They are in the order in which they were measured: a block that was repeated comes later.
+    """
+    found: dict[str, list[tuple[str, int, float]]] = {name: [] for name in cell.values}
     for row in store.rows:
         record = latest.get(row.number)
         if record is None or any(row.levels[name] != level for name, level in cell.levels.items()):
             continue
-        value = record.value(response)
-        if not math.isnan(value):
-            found[environment_of(row.levels)].append(value)
-    return found
+        value, name = record.value(response), environment_of(row.levels)
+        if not math.isnan(value) and name in found:
+            found[name].append((str(record.fields["started"]), row.number, value))
+    return {name: [value for *_, value in sorted(some)] for name, some in found.items()}
 
 
 def environment_of(levels: Mapping[str, str]) -> str:

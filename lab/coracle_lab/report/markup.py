@@ -11,7 +11,15 @@ from coracle_lab.report.tables import Table
 
 OPEN_AT_MOST = 40
 """A table with more rows than this is closed at first; its CSV is linked."""
-SIGNS = {"equal": "=", "slower": "▲", "faster": "▼", "undecided": "?", "unchanged": "="}
+SIGNS = {
+    "equal": "=",
+    "slower": "▲",
+    "faster": "▼",
+    "more": "▲",
+    "less": "▼",
+    "undecided": "?",
+    "unchanged": "=",
+}
 
 
 def text(value: object) -> str:

@@ -25,11 +25,11 @@ CAPTIONS = {
     "tail": (
         "(a) The expected slowest of {x} starts. Hatched and called model: extrapolated, from the"
         " lower to the upper end of its interval of 95 %. Marks: computed from measured starts"
-        " without a model. (b) Overhead of the same."
+        " without a model. (b) Overhead, hatched where one of the two is a model."
     ),
     "two-term": (
-        "Ratio to {base}, with intervals of 95 % (thick) and 99.7 % (thin). Panels that are called"
-        " model are computed; the others are measured."
+        "Ratio to {base}. Hatched and called model: computed, from the lower to the upper end of"
+        " the interval of 95 %. The other panels are measured."
     ),
 }
 
@@ -77,7 +77,9 @@ def _ends(point: Form, level: str, add: float = 0.0) -> tuple[float, float] | No
 def picture(form: Form) -> Picture:
     """Returns what is drawn of a model."""
     facets: dict[str, list[Cloud]] = {}
-    effects = {(one["environment"], one["x"]): one for one in form["effects"]}
+    effects = {
+        (one["environment"], one["x"]): (one, _is_model(form, one)) for one in form["effects"]
+    }
     by_environment = form["model"] == "tail"
     points = [
         point
@@ -107,13 +109,33 @@ def _facet(form: Form, point: Form) -> str:
     return ""
 
 
-def _time(point: Form, x: str, effects: Mapping[tuple[str, int], Form]) -> Cloud:
-    """Returns the cloud of a time: a model's has the ends of its interval besides itself."""
+def _is_model(form: Form, effect: Form) -> bool:
+    """Tells whether a ratio is that of a model: the law's always is, a tail's where it was
+    fitted for the environment or for the base."""
+    names = (effect["environment"], form["base"])
+    return form["model"] != "tail" or any(
+        one["kind"] == "model"
+        and one["environment"] in names
+        and one["x"] == effect["x"]
+        and one.get("what", EXPECTED) == EXPECTED
+        for one in form["points"]
+    )
+
+
+Effects = Mapping[tuple[str, int], tuple[Form, bool]]
+"""(environment, x) → a ratio, and whether it is a model's."""
+
+
+def _time(point: Form, x: str, effects: Effects) -> Cloud:
+    """Returns the cloud of a time: a model's has the ends of its interval besides itself.
+
+    A ratio of a model stands at the model's point alone, and one that was measured at the other.
+    """
     is_model = point["kind"] == "model"
     ends = (_ends(point, "95") or ()) if is_model else ()
-    effect = effects.get((point["environment"], point["x"]))
+    effect, is_modelled = effects.get((point["environment"], point["x"]), ({}, False))
     values = (point["y"], *ends)
-    if effect is None or effect["y"] is None:
+    if effect.get("y") is None or is_model != is_modelled:
         return Cloud(point["environment"], x, values, model=is_model)
     if is_model:
         ratios = (effect["y"], *(_ends(effect, "95") or ()))
@@ -122,10 +144,11 @@ def _time(point: Form, x: str, effects: Mapping[tuple[str, int], Form]) -> Cloud
     return Cloud(point["environment"], x, values, ratio)
 
 
-def _ratio(point: Form, x: str, effects: Mapping[tuple[str, int], Form]) -> Cloud:
+def _ratio(point: Form, x: str, effects: Effects) -> Cloud:
     """Returns the cloud of an overhead."""
     limits = (_ends(point, level, 1.0) for level in ("95", "997"))
-    return Cloud(point["environment"], x, (), Ratio(1 + point["y"], *limits))
+    is_model = point["kind"] == "model"
+    return Cloud(point["environment"], x, (), Ratio(1 + point["y"], *limits), model=is_model)
 
 
 def table(form: Form) -> Table:
@@ -147,7 +170,10 @@ def table(form: Form) -> Table:
             numbers.NONE if pair is None else " to ".join(shown(end, is_ratio) for end in pair)
             for pair in (_ends(point, "95"), _ends(point, "997"))
         ]
-        kind = f"ratio to {form['base']} (model)" if is_ratio else point["kind"]
+        kind = point["kind"]
+        if is_ratio:
+            word = " (model)" if _is_model(form, point) else ""
+            kind = f"ratio to {form['base']}{word}"
         rows.append((
             kind, point["environment"], what, str(point["x"]), shown(point["y"], is_ratio), *spans,
             point.get("words", ""),

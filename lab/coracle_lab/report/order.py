@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from coracle_lab.design.model import NESTED_COLUMNS
 from coracle_lab.figures.values import ENVIRONMENT, Cloud, Facet, Picture
 from coracle_lab.report.judged import environment_of
 from coracle_lab.run.records import Record
@@ -27,13 +28,15 @@ def picture(
     cells: dict[tuple[tuple[str, str], ...], list[tuple[int, float]]] = {}
     for number, record, value in runs:
         if value > 0 and math.isfinite(value):
-            cells.setdefault(tuple(sorted(record.levels.items())), []).append((number, value))
+            # Each start of a launch has a number of its own.
+            levels = {k: v for k, v in record.levels.items() if k not in NESTED_COLUMNS}
+            cells.setdefault(tuple(sorted(levels.items())), []).append((number, value))
     ordered: dict[str, list[tuple[int, float]]] = {}
     deviations: dict[str, list[float]] = {}
-    for levels, values in cells.items():
+    for cell, values in cells.items():
         if len(values) < AT_LEAST:
             continue
-        environment = environment_of(dict(levels))
+        environment = environment_of(dict(cell))
         middle = statistics.median(value for _, value in values)
         ordered.setdefault(environment, []).extend((at, value / middle) for at, value in values)
         deviations.setdefault(environment, []).extend(

@@ -62,7 +62,7 @@ def _same(cells: Sequence[Judged], name: str) -> list[str]:
 
 def _coracle(cells: Sequence[Judged]) -> list[str]:
     names = dict.fromkeys(name for one in cells for name in one.cell.values)
-    return [name for name in names if name.partition(":")[0] == "coracle"]
+    return [name for name in names if "coracle" in name.split(":")]
 
 
 def _ours(cells: Sequence[Judged], names: Sequence[str], shown: Shown) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coracle_lab.design import Design, Factor, aliases
+from coracle_lab.design.fractions import fraction_cells
 from coracle_lab.design.options import SAME
 from coracle_lab.run.records import Record
 from coracle_lab.run.store import Store
@@ -21,6 +22,7 @@ CLEAR = (
     "none of the effects is mixed up with an interaction of two factors: these are mixed up with"
     " each other, and the effects with interactions of three"
 )
+WHOLE = "nothing is mixed up: all combinations of the levels are measured"
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,9 @@ def mixed_up(design: Design) -> list[str]:
     for line in aliases(design):
         name, _, rest = line.partition(" = ")
         found.setdefault(name, []).append(rest)
-    return [f"{name}: {', '.join(some)}" for name, some in found.items()] or [CLEAR]
+    lines = [f"{name}: {', '.join(some)}" for name, some in found.items()]
+    whole = len(fraction_cells(design)) == 2 ** len(design.varied)
+    return lines or [WHOLE if whole else CLEAR]
 
 
 def changed(before: Sequence[Screened], after: Sequence[Screened]) -> list[tuple[str, str, str]]:

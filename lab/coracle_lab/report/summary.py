@@ -13,11 +13,13 @@ from coracle_lab.report.tables import Shown, places
 
 EACH_AT_MOST = 24
 """So many comparisons are listed one by one; more are counted by kind."""
-KINDS = ("equal", "slower", "faster", "undecided", "not", "no")
+KINDS = ("equal", "slower", "faster", "more", "less", "undecided", "not", "no")
 WORDS = {
     "equal": "equal",
     "slower": "slower",
     "faster": "faster",
+    "more": "more",
+    "less": "less",
     "undecided": "undecided",
     "not": "not trusted",
     "no": "no verdict",

@@ -193,6 +193,8 @@ def as_in_paper(judged: Sequence[Judged], shown: Shown) -> Table:
         for name, view in views.items():
             masked, response = view.masked, one.response
             eq1 = counts = numbers.NONE
+            # A smaller rate is slower, and a smaller time is faster.
+            of = " (of rates)" if shown.is_rate(response) else ""
             if masked is not None:
                 spread, error = (numbers.fixed(v, 4) for v in (masked.spread, masked.error))
                 eq1 = f"{masked.ratio:.4f} ± {spread} (of means ± {error})"
@@ -203,8 +205,8 @@ def as_in_paper(judged: Sequence[Judged], shown: Shown) -> Table:
                 str(view.count),
                 numbers.quantity(response, view.mean),
                 numbers.quantity(response, view.bar),
-                numbers.NONE if name == shown.base else numbers.percent(view.overhead),
-                eq1,
+                numbers.NONE if name == shown.base else numbers.percent(view.overhead) + of,
+                eq1 + (of if masked is not None else ""),
                 counts,
                 numbers.quantity(response, view.best),
                 numbers.ratio(view.best_ratio),
@@ -273,8 +275,8 @@ def statistics_csv(judged: Sequence[Judged], shown: Shown) -> str:
     """Returns all comparisons with all digits, as CSV."""
     lines: list[dict[str, object]] = []
     for one, found in _comparisons(judged):
-        line: dict[str, object] = {"response": one.response, **one.cell.levels}
-        line |= {
+        line: dict[str, object] = {"response": one.response}
+        told: dict[str, object] = {
             "environment": found.environment,
             "base": found.base,
             "margin": found.margin,
@@ -299,9 +301,15 @@ def statistics_csv(judged: Sequence[Judged], shown: Shown) -> str:
             "sd_of_log_ratio": found.sd_of_log_ratio,
             "notes": "; ".join(found.notes),
         }
+        # A factor may have the name of a column.
+        line |= {
+            name if name not in told else f"factor.{name}": level
+            for name, level in one.cell.levels.items()
+            if name != "response"
+        }
         # Seven digits are more than any interval needs.
         lines.append({
             name: f"{value:.7g}" if isinstance(value, float) else value
-            for name, value in line.items()
+            for name, value in (line | told).items()
         })  # fmt: skip
     return written(lines)

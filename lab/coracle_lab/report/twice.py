@@ -52,6 +52,12 @@ def check_same(old: Analysis, new: Analysis) -> None:
                 f" {_text(after)}",
                 "compare records of the same program with the same words",
             )
+    for name in set(old.responses) & set(new.responses):
+        if one.is_rate(name) != other.is_rate(name):
+            raise LabError(
+                f"larger values of {name} are better in one of the two, and worse in the other",
+                "give both designs the same rates",
+            )
     if old.design.base != new.design.base:
         raise LabError(
             f"the bases differ: {old.design.base} and {new.design.base}",

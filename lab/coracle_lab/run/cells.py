@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coracle_lab.design import Design, Row
+from coracle_lab.design.parse import AGAIN
 from coracle_lab.run.records import FACTOR, Record
 
 NATIVE = "native"
@@ -36,17 +37,22 @@ def cells(
 
     `records` has one record for each row number; a row without one, or with one that is not
     `ok`, is NaN. Starts of one launch (nested designs) become their median. Blocks of which no
-    row was run are left out. Of a rate each value is its inverse, so that ratios are of times.
+    row was run are left out, and so is the base, with the same once more, where it was not run
+    at all: there is nothing to compare with then. Of a rate each value is its inverse, so that
+    ratios are of times.
     """
     rate = design.application is not None and design.application.is_rate(response)
     others = [factor.name for factor in design.factors if factor.name != FACTOR]
     paired = design.kind != "completely-randomised"
     found: dict[tuple[str, ...], dict[str, dict[int, list[float]]]] = {}
+    ran: set[tuple[tuple[str, ...], str]] = set()
     for row in rows:
         key = tuple(row.levels[name] for name in others)
         environment = row.levels.get(FACTOR, NATIVE)
         block = row.block if paired else row.number
         record = records.get(row.number)
+        if record is not None:
+            ran.add((key, environment))
         value = math.nan if record is None else record.value(response)
         if rate:
             value = math.inf if value == 0 else 1 / value
@@ -54,6 +60,7 @@ def cells(
     started = {row.block for row in rows if row.number in records} if paired else None
     factor = design.factor(FACTOR)
     order = factor.levels if factor is not None else (NATIVE,)
+    controls = (design.base, design.base + AGAIN)
     result = []
     for key, environments in sorted(found.items()):
         values = {
@@ -61,7 +68,7 @@ def cells(
                 _median(some) for block, some in environments[name].items() if _in(block, started)
             ]
             for name in order
-            if name in environments
+            if name in environments and (name not in controls or (key, design.base) in ran)
         }
         result.append(Cell(dict(zip(others, key, strict=True)), values, paired, rate))
     return result

@@ -92,32 +92,32 @@ def _status(fields: Mapping[str, Any], errors: Path) -> str:
 
 def _read_output(piece: Piece, task: Task, result: dict[str, Any], output: Path) -> None:
     """Adds responses, texts and ranks to a record; raises `Wrong` for what is missing or wrong."""
+    text = output.read_text(errors="replace")
     if piece.success is not None:
         try:
-            sn.evaluate(sn.assert_found(piece.success, str(output)))
+            sn.evaluate(sn.assert_found_s(piece.success, text))
         except SanityError:
             what = "the output does not contain what a right one contains"
             raise Wrong(f"{what}: {piece.success}") from None
     responses: dict[str, float] = result["responses"]
     if piece.reads is not None:
         timer = Timer(result.get("boot", ""), result["clock_start_s"], result["clock_end_s"])
-        with output.open(errors="replace") as lines:
-            told = lab_lines.read(lines, piece.series, timer, task.ranks)
+        told = lab_lines.read(text.split("\n"), piece.series, timer, task.ranks)
         responses.update(told.responses)
         if told.ranks:
             result["ranks"] = told.ranks
     for name, pattern in piece.responses.items():
-        responses[name] = _number(name, _first(f"response {name}", pattern, output))
+        responses[name] = _number(name, _first(f"response {name}", pattern, text))
     if piece.texts:
-        found = {name: _first(f"text {name}", p, output) for name, p in piece.texts.items()}
+        found = {name: _first(f"text {name}", p, text) for name, p in piece.texts.items()}
         result["texts"] = found
         _same_texts(found, task.texts)
 
 
-def _first(what: str, pattern: str, output: Path) -> str:
+def _first(what: str, pattern: str, text: str) -> str:
     """Returns the first group where the pattern is found first."""
     try:
-        return str(sn.evaluate(sn.extractsingle(pattern, str(output), 1)))
+        return str(sn.evaluate(sn.extractsingle_s(pattern, text, 1)))
     except SanityError:
         raise Wrong(f"the {what} is not in the output") from None
 

@@ -73,9 +73,13 @@ def _object(text: str) -> Mapping[str, Any]:
 def _numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in line.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
-            if not math.isfinite(value):
-                raise Wrong(f"the response {name} is {value}")
-            yield name, float(value)
+            try:
+                number = float(value)
+            except OverflowError:
+                number = math.inf
+            if not math.isfinite(number):
+                raise Wrong(f"the response {name} is {number}")
+            yield name, number
 
 
 def _add(responses: dict[str, float], line: Mapping[str, Any], series: str | None) -> None:
@@ -93,7 +97,10 @@ def _add(responses: dict[str, float], line: Mapping[str, Any], series: str | Non
 
 def _add_ranks(told: Told, times: Sequence[Mapping[str, Any]], timer: Timer, ranks: int) -> None:
     """Adds the parts of each rank, and the responses that are made of them."""
-    seen = sorted(int(one.get("rank", -1)) for one in times)
+    try:
+        seen = sorted(int(one.get("rank", -1)) for one in times)
+    except (TypeError, ValueError) as error:
+        raise Wrong(f"the number of a rank is none: {error}") from error
     if len(set(seen)) < len(seen):
         raise Wrong(
             f"{len(seen)} processes say that they are rank {seen[0]}: the program's MPI does not"

@@ -14,6 +14,7 @@ from coracle_lab.applications.resolve import substituted
 from coracle_lab.design import Application, Design, Row
 from coracle_lab.design.application import RANKS
 from coracle_lab.environments import Environment, Setting
+from coracle_lab.errors import LabError
 from coracle_lab.nodes import Nodes
 from coracle_lab.run.piece import START, Task
 from coracle_lab.run.records import FACTOR
@@ -108,7 +109,10 @@ def cpus_of(pinning: str | None) -> tuple[int, ...]:
     for part in (pinning or "").split(","):
         first, _, last = part.partition("-")
         if first:
-            found.extend(range(int(first), int(last or first) + 1))
+            some = range(int(first), int(last or first) + 1)
+            if not some:
+                raise LabError(f'"{part}" names no processor', "write the smaller number first")
+            found.extend(some)
     return tuple(found)
 
 

@@ -38,6 +38,11 @@ def held(directory: Path) -> Iterator[int]:
                 f"{directory}: {holder} is running this design",
                 "wait for its end, or name another directory with --records",
             ) from error
+        except OSError as error:
+            raise LabError(
+                f"{path}: it cannot be locked: {error.strerror}",
+                "keep records on a file system that has flock(2)",
+            ) from error
         os.ftruncate(file, 0)
         os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield file

@@ -8,6 +8,7 @@ rows get records that say so, and are not run.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from coracle_lab.applications.builds import Build
 from coracle_lab.applications.places import Places
 from coracle_lab.applications.sources import place as source_place
 from coracle_lab.design import Row
+from coracle_lab.design.model import NESTED_COLUMNS
 from coracle_lab.environments import Environment, Setting
 from coracle_lab.errors import LabError
 from coracle_lab.facts import same
@@ -118,14 +120,25 @@ def _environments(session: Session, rows: Sequence[Row]) -> None:
             session.prepared.environments[key] = environment, setting
             session.say(f"prepares {place}")
             environment.prepare(setting)
+            if setting.image is not None and environment.takes != "host":
+                # An image of the user's own environment may be none of Coracle's store.
+                with contextlib.suppress(LabError):
+                    found = session.prepared.images
+                    found[setting.image] = images.identity(setting.image) or ""
         except LabError as error:
             session.left_out[place] = error.message
 
 
-def clean(session: Session) -> None:
-    """Undoes what was prepared."""
+def clean(session: Session) -> list[str]:
+    """Undoes what was prepared; returns in words what could not be undone."""
+    said = []
     for environment, setting in session.prepared.environments.values():
-        environment.clean(setting)
+        try:
+            environment.clean(setting)
+        except LabError as error:
+            # What was measured stays; and one that was prepared in part has less to undo.
+            said.append(error.message)
+    return said
 
 
 def first_runs(session: Session, rows: Sequence[Row]) -> None:
@@ -175,8 +188,9 @@ def _run(session: Session, first: Mapping[str, Row]) -> None:
 
 
 def _others(levels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Returns the levels of all factors but the environment, as a key."""
-    return tuple(sorted((name, level) for name, level in levels.items() if name != FACTOR))
+    """Returns the levels of all factors but the environment, as a key; launches share theirs."""
+    alone = (FACTOR, *NESTED_COLUMNS)
+    return tuple(sorted((name, level) for name, level in levels.items() if name not in alone))
 
 
 def _expect(session: Session) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -22,9 +23,10 @@ def work(directory: Path) -> Iterator[Path]:
     """Yields the directory for ReFrame's own files: below the records', or a temporary one.
 
     ReFrame 4.10 splits the path of a job's script at spaces and quotes, so a path that has some
-    cannot be its working directory.
+    cannot be its working directory. It executes that script, so the file system has to allow that.
     """
-    if PLAIN.fullmatch(str(directory)):
+    no_exec = os.statvfs(directory).f_flag & os.ST_NOEXEC
+    if PLAIN.fullmatch(str(directory)) and not no_exec:
         path = directory / "reframe"
         path.mkdir(exist_ok=True)
         yield path
@@ -45,6 +47,19 @@ class Site:
     def is_local(self) -> bool:
         """Tells whether the words of a row are all that starts its program."""
         return self.file is None and self.launcher == "local"
+
+    def environment(self) -> dict[str, str]:
+        """Returns the variables that ReFrame gets.
+
+        The caller's own ones for ReFrame belong to a site file. Without one they would choose
+        another system, and other places for ReFrame's files.
+        """
+        own = "RFM_" if self.file is None else None
+        return {
+            name: value
+            for name, value in os.environ.items()
+            if own is None or not name.startswith(own)
+        }
 
 
 def configuration(work: Path, launcher: str) -> dict[str, object]:

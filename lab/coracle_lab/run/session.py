@@ -180,11 +180,15 @@ class Session:
         """Runs the program once in each environment of some rows, thrown away."""
         prepare.first_runs(self, rows)
 
-    def clean(self) -> None:
-        """Undoes what `make` did, but for images, trees and builds, which are kept."""
-        prepare.clean(self)
+    def clean(self) -> list[str]:
+        """Undoes what `make` did, but for images, trees and builds, which are kept.
+
+        Returns in words what could not be undone.
+        """
+        said = prepare.clean(self)
         with contextlib.suppress(LabError):
             scratch.remove(self.directory / "scratch")
+        return said
 
     def say(self, what: str) -> None:
         """Tells what is done now."""
@@ -305,6 +309,7 @@ class Session:
                 stderr=log,
                 start_new_session=True,
                 pass_fds=[self._lock],
+                env=self.site.environment(),
             )
             try:
                 self._watch(child, begin, sum(task.starts for task in content.tasks), what)

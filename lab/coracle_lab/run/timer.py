@@ -180,6 +180,7 @@ class Run:
             # A later session has to end this process, should this timer be killed.
             started = " ".join(counters.words_of(f"/proc/{self.pid}/stat"))
             started = started.rpartition(")")[2].split()[19]
+            os.ftruncate(self.busy, 0)
             os.pwrite(self.busy, f"{self.pid} {started}\n".encode(), 0)
             self.busy = None
         if alive is not None and has_no_writer(alive):

@@ -170,7 +170,15 @@ def _one(
 
 
 def _exp(interval: Interval) -> Interval:
-    return interval.mapped(math.exp(interval.low), math.exp(interval.high))
+    return interval.mapped(_power(interval.low), _power(interval.high))
+
+
+def _power(log: float) -> float:
+    """Returns e to that power; the interval of two blocks can reach beyond all numbers."""
+    try:
+        return math.exp(log)
+    except OverflowError:
+        return math.inf
 
 
 def _with_ranks(comparison: Comparison, one: Floats, other: Floats, notes: list[str]) -> Comparison:

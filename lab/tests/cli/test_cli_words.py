@@ -113,13 +113,14 @@ WORD = some.text(some.characters(exclude_categories=["Cs"], exclude_characters="
 
 @given(some.lists(WORD, min_size=1, max_size=5).filter(lambda words: bool(words[0])))
 @example(["/"])
+@example(["sh", "-c", "a=1\necho ${a}"])
 def test_any_words_arrive_through_the_design_file(words: list[str]) -> None:
     options = arguments.parse(["try", "--", *words])
     design = parse(trial.design_text(options, 1), "try")
     assert design.application is not None
-    row = expand(design)[0]
+    levels = {**design.application.parameters, **expand(design)[0].levels}
     command = design.application.command
-    assert [substituted(word, row.levels) for word in command] == words
+    assert [substituted(word, levels) for word in command] == words
 
 
 @pytest.mark.parametrize("word", ["{print}", "{environment}", "a{x}b{y}", "'{a}'"])
@@ -128,7 +129,9 @@ def test_braces_of_a_trial_are_not_factors(word: str) -> None:
     design = parse(trial.design_text(options, 1), "try")
     assert design.application is not None
     for row in expand(design):
-        assert substituted(design.application.command[1], row.levels) == word
+        levels = {**design.application.parameters, **row.levels}
+        assert substituted(design.application.command[1], levels) == word
+        assert set(row.levels) == {"environment"}
 
 
 def test_native_and_native_again_are_always_there() -> None:

@@ -306,6 +306,12 @@ def test_styles_are_once_in_a_page() -> None:
     assert used and used == set(re.findall(r"\.(k[0-9a-f]{7})\{", both))
 
 
+def test_rates_of_anything_are_no_times() -> None:
+    assert amount("iterations_per_s", 120.0) == "120 per s"
+    assert amount("write_mib_per_s", 0.2) == "0.2 MiB/s"
+    assert label("steps_per_s", 0.2) == ("steps (per s)", 1.0)
+
+
 def test_units() -> None:
     assert amount("wall_s", 0.01234) == "12.34 ms"
     assert amount("one_way_s@64", 2e-6) == "2 µs"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import lab_made as made
 import pytest
 
 from coracle_lab import stats
+from coracle_lab.design import Row
 from coracle_lab.facts.commit import commit
 from coracle_lab.report import judged, pictures
 from coracle_lab.report.analysis import analyse
 from coracle_lab.report.pictures import FACETS_AT_MOST, Wanted
 from coracle_lab.run import records
+from coracle_lab.run.store import Store
 
 
 def _cell(shift: float, again: float) -> dict[str, list[float]]:
@@ -60,6 +64,43 @@ def test_a_series_stands_for_its_responses_in_the_order_of_their_keys(tmp_path: 
 def test_cells_are_in_the_order_of_the_design(tmp_path: Path) -> None:
     found = made.make(tmp_path / "r", made.design(factors="ranks = [1, 2, 16, 4]"))
     assert [one.cell.levels["ranks"] for one in analyse(found).judged] == ["1", "2", "16", "4"]
+
+
+def test_a_cell_in_which_the_base_does_not_run_has_no_ratio_and_spoils_no_other(
+    tmp_path: Path,
+) -> None:
+    def maker(found: Store, row: Row) -> Iterator[dict[str, Any]]:
+        is_native = row.levels["environment"].startswith("native")
+        if not (is_native and row.levels["release"] == "old"):
+            yield from made.plain()(found, row)
+
+    design = made.design(factors='release = ["old", "new"]')
+    found = made.make(tmp_path / "r", design, maker)
+    first = next(row for row in found.rows if row.levels["release"] == "old")
+    levels = {**first.levels, "environment": "native"}
+    line = made.line(found, first, 0.0, **made.failed("no such library"))
+    records.append(found.directory / "records.jsonl", {**line, "row": 0, "levels": levels})
+    analysis = analyse(found)
+    assert analysis.trusted
+    old, new = analysis.judged
+    assert old.guard is None and not old.compared
+    assert new.guard is not None and new.guard.trusted and len(new.compared) == 4
+    (native, *_) = analysis.left_out
+    assert native == ("native", 12, 24, "the program failed in it: no such library")
+
+
+def test_memory_is_more_and_not_slower(tmp_path: Path) -> None:
+    def maker(found: Store, row: Row) -> Iterator[dict[str, Any]]:
+        ratio = 2.0 if row.levels["environment"] == "docker" else 1.0
+        size = 1e6 * ratio * made.spread(row, 0.001)
+        yield made.line(found, row, 1.0, responses={"pss_bytes": size})
+
+    design = made.design(
+        more='responses = ["pss_bytes"]', application='command = ["m"]\nreads = "lab"'
+    )
+    (one,) = analyse(made.make(tmp_path / "r", design, maker)).judged
+    docker = one.of("docker")
+    assert docker is not None and docker.verdict.startswith("more by 9")
 
 
 def test_many_facets_become_several_figures(tmp_path: Path) -> None:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import csv
 import re
 import shutil
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import lab_made as made
 import pytest
 
 from coracle_lab.campaign.model import Figure
 from coracle_lab.cli import main
+from coracle_lab.design import Row
 from coracle_lab.report import page, published
 from coracle_lab.report.analysis import analyse
 from coracle_lab.report.directory import opened
 from coracle_lab.report.tables import Shown
 from coracle_lab.run import packed
+from coracle_lab.run.store import Store
 
 
 class Reader(HTMLParser):
@@ -88,6 +92,25 @@ def test_the_verdicts_come_first(example: Path) -> None:
     said = text(example / "report")
     assert said.index("equal within ±1 % (TOST)") < 600
     assert said.index("slower") < 600
+
+
+def test_no_two_parts_of_the_page_have_one_id(example: Path, tmp_path: Path) -> None:
+    """A series has parts of its time, too: "series" and "split" begin with the same letter."""
+
+    def maker(found: Store, row: Row) -> Iterator[dict[str, Any]]:
+        values = {"one_way_s@1": 1e-5, "one_way_s@64": 2e-5, "launch_s": 0.1, "work_s": 0.9}
+        yield made.line(found, row, 1.0, responses=values)
+
+    design = made.design(
+        more='responses = ["one_way_s@*"]',
+        application='command = ["pp"]\nreads = "lab"\nseries = "bytes"',
+    )
+    made.make(tmp_path / "r", design, maker)
+    assert main(["report", str(tmp_path / "r")]) in (0, 3)
+    for page_of in (tmp_path / "r/report", example / "report"):
+        ids = re.findall(r'\sid="([^"]+)"', (page_of / "index.html").read_text())
+        assert len(ids) > 10
+        assert sorted(set(ids)) == sorted(ids)
 
 
 def test_texts_are_escaped(example: Path) -> None:

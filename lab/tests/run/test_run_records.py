@@ -158,6 +158,32 @@ def test_an_attempt_counts_if_its_block_was_repeated_whole() -> None:
     assert records.repeated(every) == [1]
 
 
+def test_a_void_row_does_not_keep_a_repetition_from_counting() -> None:
+    """It is not measured again."""
+    every = [
+        records.Record(record(row, attempt, outcome=outcome))
+        for row, attempt, outcome in ((1, 1, "ok"), (2, 1, "void"), (1, 2, "ok"))
+    ]
+    assert records.repeated(every) == [1]
+    last = records.last_attempts(every)
+    assert (last[1].attempt, last[2].attempt) == (2, 1)
+
+
+def test_records_of_a_launch_are_there_or_not(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    with pytest.raises(LabError):
+        records.append(path, record(1), record(2, wall_s="x"))
+    assert records.read(path).records == () and records.size(path) == 0
+    records.append(path, record(1), record(2))
+    begin = records.size(path)
+    records.append(path, record(3))
+    assert [one.row for one in records.read(path).records] == [1, 2, 3]
+    with path.open("ab") as file:
+        file.write(b'{"cut')
+    assert records.lines(path, begin).count(b"\n") == 1
+    assert records.lines(tmp_path / "none", 0) == b""
+
+
 def test_a_failed_row_has_no_value() -> None:
     fine, failed = records.Record(record()), records.Record(record(outcome="failed", why="x"))
     assert (fine.value("wall_s"), fine.value("rate")) == (1.5, 2.0)

@@ -239,6 +239,81 @@ def test_a_killed_launch_of_several_starts_is_begun_anew(tmp_path: Path) -> None
     assert (tmp_path / "d-records" / "reframe.log").read_text().count("[ RUN") == 2 * 2 + 4 + 1
 
 
+SESSIONS = """
+seed = 7
+kind = "nested"
+[nested]
+sessions = 2
+launches = 1
+starts = 1
+[sentinel]
+above = 9.0
+[factors]
+environment = ["native", "native-again", "planted:start=20ms", "broken"]
+[application]
+command = ["true"]
+"""
+BROKEN = """
+[[environment]]
+name = "broken"
+text = "fails whatever it starts"
+takes = "host"
+command = ["sh", "-c", "[ $0 = true ] && [ -t 0 ]"]
+probe = ["true"]
+"""
+
+
+def test_the_next_session_comes_where_an_environment_never_works(tmp_path: Path) -> None:
+    write(tmp_path, SESSIONS)
+    (tmp_path / "table.toml").write_text(BROKEN)
+    for session in (1, 2):
+        _, out, errors = finish(tmp_path, "run", "--environments", "table.toml", "d.toml")
+        made = [one for one in read(tmp_path) if one.row]
+        assert [int(one.levels["session"]) for one in made][-1] == session, (out, errors)
+        assert len(made) == 3 * session
+        assert "broken is left out" in errors
+
+
+def test_output_that_is_no_utf_8_is_read(tmp_path: Path) -> None:
+    text = DESIGN.replace("echo $$ >> pids; sleep 0.4; echo 'done in 2.5 s'", "cat words")
+    write(tmp_path, text.replace("replicates = 3", "replicates = 1"))
+    (tmp_path / "words").write_bytes(b"1 \xc5 done in 2.5 s\n")
+    finish(tmp_path, "run", "d.toml")
+    assert [one.value("rate") for one in read(tmp_path) if one.row] == [2.5, 2.5]
+
+
+UNCLEAN = """
+[[environment]]
+name = "unclean"
+text = "cannot be prepared, nor cleaned"
+takes = "host"
+prepare = [["false"]]
+clean = [["sh", "-c", "exit 3"]]
+command = ["env"]
+probe = ["true"]
+"""
+
+
+def test_what_cannot_be_cleaned_costs_no_table(tmp_path: Path) -> None:
+    text = DESIGN.replace('"native-again"]', '"native-again", "planted:start=20ms", "unclean"]')
+    write(tmp_path, text.replace("replicates = 3", "replicates = 2").replace("0.4", "0.01"))
+    (tmp_path / "table.toml").write_text(UNCLEAN)
+    status, out, errors = finish(tmp_path, "run", "--environments", "table.toml", "d.toml")
+    assert status == 1, (out, errors)
+    assert "unclean cannot be cleaned: sh ended with status 3" in errors
+    assert "left out: unclean" in out
+    assert len([one for one in read(tmp_path) if one.row]) == 6
+
+
+def test_the_callers_variables_for_reframe_are_not_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RFM_SYSTEM", "daint:gpu")
+    write(tmp_path, DESIGN.replace("replicates = 3", "replicates = 1").replace("0.4", "0.01"))
+    _, _, errors = finish(tmp_path, "run", "d.toml")
+    assert len([one for one in read(tmp_path) if one.row]) == 2, errors
+
+
 def test_a_path_with_spaces_and_quotes(tmp_path: Path) -> None:
     directory = tmp_path / "a b'c\"d"
     directory.mkdir()
