@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from coracle_lab.cli import compare, export, model, page, papers
+from coracle_lab.cli import compare, experiment, export, model, page, papers
 from coracle_lab.errors import LabError
 
 
@@ -67,8 +67,8 @@ def _add_output_limit(parser: argparse.ArgumentParser) -> None:
         "--output-limit",
         metavar="MIB",
         type=_positive,
-        default=64,
-        help="a row that prints more has failed (default: 64)",
+        default=experiment.OUTPUT_MIB,
+        help=f"a row that prints more has failed (default: {experiment.OUTPUT_MIB})",
     )
 
 

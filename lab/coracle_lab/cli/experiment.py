@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import shlex
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,10 @@ from coracle_lab.run.cells import cells
 from coracle_lab.run.session import Late, Session, Stopped
 from coracle_lab.run.store import Store
 
+OUTPUT_MIB = 64
+"""How much a row may print, if nothing else is said."""
+DECIDE = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMEXPR_")
+"""Beginnings of variables that decide how many threads a program has."""
 OWN_S = 0.6
 """What a row costs beside its program: ReFrame, sentinels, the timer's start."""
 BLOCKS_AT_ONCE = 5
@@ -37,8 +42,9 @@ def opened(options: argparse.Namespace) -> Store:
         kept = path / "design.toml"
         if not kept.exists():
             raise LabError(f"{path}: it holds no design.toml", "name a design file")
-        if options.records or options.environments:
-            raise LabError(f"{path} has its own records and environments", "name it alone")
+        if options.records or options.environments or options.applications:
+            what = "records, environments and application"
+            raise LabError(f"{path} has its own {what}", "name it alone")
         return store.create(path, store.read_text(kept), str(kept))
     text = applications.resolve(store.read_text(path), str(path), options.applications)
     known(text, str(path), options.environments)
@@ -188,7 +194,7 @@ def conduct(design_store: Store, output_bytes: int, site: reframe_site.Site | No
                     progress.note(text)
     except Stopped as why:
         if not (session.measured and isinstance(why, Late)):
-            return _stopped(design_store, session, str(why))
+            return _stopped(design_store, session, str(why), output_bytes)
         progress.note("the time was over before all disturbed blocks were repeated")
     finally:
         progress.clear()
@@ -208,11 +214,29 @@ def _say(
     said = design_store.append_facts(
         session.name, now, versions, made.images, made.builds, session.site.file
     )
+    said += _not_passed(session)
     cut = session.read().cut_lines
     if cut:
         said.append(f"{session.records_path}: {cut} cut lines are ignored; their rows run again")
     for text in said:
         progress.note(text)
+
+
+def _not_passed(session: Session) -> list[str]:
+    """Returns what there is to say of variables that native has, and some environments have not."""
+    own = session.application.variables
+    names = [name for name in sorted(os.environ) if name.startswith(DECIDE) and name not in own]
+    without = [
+        name
+        for name, one in session.environments.items()
+        if one.passes_no_variables and name not in session.left_out
+    ]
+    if not names or not without:
+        return []
+    return [
+        f"{', '.join(names)} of this shell is for native, and not for {', '.join(without)}: name it"
+        " among the variables of the application, or with -e NAME=VALUE"
+    ]
 
 
 def _run(design_store: Store, session: Session, versions: dict[str, str]) -> None:
@@ -308,13 +332,21 @@ def _next_blocks(design_store: Store, session: Session) -> list[Row]:
     return more if session.unfinished(more) else []
 
 
-def _stopped(design_store: Store, session: Session, why: str) -> int:
+def _stopped(design_store: Store, session: Session, why: str, output_bytes: int) -> int:
     """Tells where the session stopped and how it goes on."""
     progress.clear()
     done = len(records.first_attempts(session.read().records))
+    words = ["coracle-lab", "run", str(design_store.directory)]
+    site = session.site
+    if site.launcher != (own_launcher(session.design) or "local") and site.file is None:
+        words += ["--launcher", site.launcher]
+    for name, value in (("--site", site.file), ("--system", site.system)):
+        words += [name, value] if value is not None else []
+    if output_bytes != OUTPUT_MIB << 20:
+        words += ["--output-limit", str(output_bytes >> 20)]
     print(
         f"stopped ({why}): {done} of {len(design_store.rows)} rows are recorded\n"
-        f"  go on with: coracle-lab run {design_store.directory}",
+        f"  go on with: {shlex.join(words)}",
         file=sys.stderr,
     )
     return 130

@@ -128,8 +128,9 @@ def _of_design(path: Path, records: Path | None) -> tuple[Path, Design | None]:
     measured = designs.digest(designs.parse(store.read_text(kept), str(kept)))
     try:
         now = designs.parse(applications.resolve(text, str(path), ()), str(path))
-    except LabError:
+    except LabError as error:
         # The application's table or its source is not here, and is not needed.
+        note(f"the page is judged as the design in {place} says: {error.message}")
         return place, None
     if designs.digest(now) != measured:
         note(f"{path} has changed since: the page is of the design that was measured, {kept}")

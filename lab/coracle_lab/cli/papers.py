@@ -28,7 +28,6 @@ from coracle_lab.run.store import Store
 INTO = Path("docs/lab")
 MINUTES: dict[Size, float | None] = {"smoke": 5.0, "quick": 40.0, "day": None}
 """How long a size may take; the report is a part of it."""
-OUTPUT_BYTES = 64 << 20
 REPORT_SHARE = 0.1
 """The share of the time that is left for the report."""
 TITLE = "What does a container cost?"
@@ -106,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
 def _conduct(made: Store) -> int:
     """Runs a design on this host, with its application's own launcher."""
     site = reframe_site.Site(experiment.own_launcher(made.design) or "local")
-    return experiment.conduct(made, OUTPUT_BYTES, site)
+    return experiment.conduct(made, experiment.OUTPUT_MIB << 20, site)
 
 
 def _words(text: str) -> list[str]:
@@ -310,6 +309,9 @@ def _no_size(options: argparse.Namespace) -> None:
 
 def plan(campaign: Campaign, into: Path, options: argparse.Namespace) -> int:
     """Prints the figures of a campaign and their rows."""
+    if options.environments:
+        what = "a plan of a campaign file has its groups of environments as they are"
+        raise LabError(what, "leave --environments out")
     known, there = table(options.applications), kept.read(into)
     for figure in campaign.figures:
         state = _state(figure, there) or needs.why_not(figure, known)

@@ -74,6 +74,11 @@ class Environment:
         return bool(used & {"volume", "ro_source"})
 
     @property
+    def passes_no_variables(self) -> bool:
+        """Whether a program in it has none of the caller's variables but those that are named."""
+        return "passed" in placeholders(self.entry.command)
+
+    @property
     def has_options(self) -> bool:
         """Whether words of a design's options can be put into its command."""
         return "option" in placeholders(self.entry.command)

@@ -141,7 +141,7 @@ def predict(
         (name, p): float(plain[name][at].sum()) for name in names for at, p in enumerate(asked)
     }
     error = compared(modelled, unseen, base)
-    count = min(one.count for part in tables.parts().values() for one in part.values())
+    count = min(one.units for part in tables.parts().values() for one in part.values())
     points, effects = [], []
     for name in names:
         for p in sorted(set(ranks)):

@@ -131,6 +131,12 @@ def _sample(rows: Sequence[Record], responses: Sequence[str], what: str, source:
         raise LabError(
             f'{source.directory}: {what}: a row has no response "{missing}"', f"there are: {there}"
         )
+    if source.store.design.nested is not None:
+        # Starts of one launch have much in common; a launch that lacks some is not told apart.
+        launches = [row.block for row in rows]
+        together = len(rows) // len(set(launches))
+        if launches == [block for block in dict.fromkeys(launches) for _ in range(together)]:
+            return sample(values, f"{source.directory}: {what}", launches, together)
     seen: dict[int, int] = {}
     blocks = []
     for row in rows:

@@ -38,11 +38,18 @@ class Sample:
 
     blocks: tuple[int, ...]
     values: Floats
+    together: int = 1
+    """So many values that follow each other are of one launch, and are drawn with each other."""
 
     @property
     def count(self) -> int:
         """The number of values (of rows)."""
         return len(self.blocks)
+
+    @property
+    def units(self) -> int:
+        """The number of launches, which are independent of each other."""
+        return self.count // self.together
 
 
 Samples = Mapping[str, Sample]
@@ -53,9 +60,11 @@ def sample(
     values: Sequence[float] | Sequence[Sequence[float]] | Floats,
     what: str,
     blocks: Sequence[int] | None = None,
+    together: int = 1,
 ) -> Sample:
     """Returns checked values; `what` names them in errors ("starts of native").
 
+    `together` values that follow each other are of one launch.
     Raises `LabError` if there are fewer than two, or if one is not a positive number.
     """
     array = np.asarray(values, dtype=np.float64)
@@ -70,7 +79,7 @@ def sample(
             "leave out rows that have failed; a time of zero or less is an error of measurement",
         )
     own = tuple(range(1, array.shape[0] + 1)) if blocks is None else tuple(blocks)
-    return Sample(own, array)
+    return Sample(own, array, together)
 
 
 def generator(seed: int) -> np.random.Generator:
@@ -82,14 +91,17 @@ def resampled(
     rng: np.random.Generator, samples: Samples, resamples: int = RESAMPLES
 ) -> Iterator[Mapping[str, Indices]]:
     """Yields indices of drawn values by environment, `AT_ONCE` resamples in each."""
-    shared = len({one.blocks for one in samples.values()}) == 1
+    shared = len({(one.blocks, one.together) for one in samples.values()}) == 1
     for begin in range(0, resamples, AT_ONCE):
         rows = min(AT_ONCE, resamples - begin)
         found: dict[str, Indices] = {}
         drawn: Indices | None = None
         for name, one in samples.items():
             if drawn is None or not shared:
-                drawn = rng.integers(0, one.count, (rows, one.count))
+                drawn = rng.integers(0, one.units, (rows, one.units))
+                if one.together > 1:
+                    each = np.arange(one.together)
+                    drawn = (drawn[..., np.newaxis] * one.together + each).reshape(rows, -1)
             found[name] = drawn
         yield found
 

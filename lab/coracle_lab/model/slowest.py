@@ -142,7 +142,7 @@ def _lines(
     lines = []
     measured = tail.by_draws(count, of)
     if count >= of:
-        found = intervals(drawn, tail.groups_in(count, of)) if measured else {}
+        found = intervals(drawn, min(tail.groups_in(count, of), one.units)) if measured else {}
         words = "" if measured else f"no interval from fewer than {tail.ENOUGH * of} draws"
         if measured and count < tail.ENOUGH * of:
             found, words = {}, f"{count} draws are few: it can be higher"
@@ -156,7 +156,7 @@ def _lines(
     if not measured:
         words = f"exponential tail fitted to {count} draws; error {_told(error, count, of)}"
         value = float(tail.extrapolated(np.sort(values), of))
-        found = intervals(drawn, count)
+        found = intervals(drawn, one.units)
         lines.append(Line(name, "model", "expected", count, value, found, words))
     return lines
 
@@ -184,7 +184,8 @@ def _effect(
     error: float | None,
 ) -> RatioToBase:
     one, other = (float(tail.slowest(np.sort(starts[key].values), of)) for key in (name, base))
-    fewest = min(tail.groups_in(starts[key].count, of) for key in (name, base))
+    both = (starts[name], starts[base])
+    fewest = min(min(tail.groups_in(one.count, of), one.units) for one in both)
     found = intervals(drawn[name] / drawn[base], fewest)
     return RatioToBase(name, one / other, found, claim(found.get(0.95), error, is_model))
 

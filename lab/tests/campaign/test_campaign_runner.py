@@ -99,6 +99,19 @@ def test_a_defect_of_the_lab_in_one_figure_does_not_end_the_others(
     assert run(tmp_path, lambda made: 0) == 0
 
 
+def test_a_design_that_has_changed_is_told(tmp_path: Path) -> None:
+    run(tmp_path, lambda made: 0)
+    changed = parse(TEXT.replace("replicates = 2", "replicates = 3"), "c.toml", "quick")
+    said: list[str] = []
+    own = kept.opened(tmp_path, "quick")
+    made = Runner(own, table(), lambda made: 0, said.append, lambda campaign: Host())
+    made.run([(CAMPAIGN, figure) for figure in CAMPAIGN.figures])
+    assert said == []
+    made.run([(changed, figure) for figure in changed.figures])
+    assert len(said) == 3
+    assert said[0].startswith("A: its design has changed since it was begun")
+
+
 def test_statuses_are_told_by_the_worst(tmp_path: Path) -> None:
     assert run(tmp_path / "a", lambda made: 3 if made.directory.name == "B" else 0) == 3
     assert run(tmp_path / "b", lambda made: {"A": 3, "B": 1}.get(made.directory.name, 0)) == 1

@@ -13,6 +13,7 @@ from coracle_lab.model import form, slowest
 from coracle_lab.model.law import predict
 from coracle_lab.model.profile import SILENT
 from coracle_lab.model.sample import sample
+from coracle_lab.report import modelled
 
 
 @pytest.fixture
@@ -54,6 +55,28 @@ def test_what_is_no_model_is_refused(made: dict[str, Any], broken: dict[str, Any
 def test_a_file_that_is_not_json_is_refused() -> None:
     with pytest.raises(LabError, match=r"law\.json: it is not JSON"):
         form.read("model", "law.json")
+
+
+def test_a_ratio_of_the_law_stands_at_no_measured_point() -> None:
+    taken = tables(seeded(), {"native": Machine(), "x": Machine(work=9.0)})
+    measured = {(name, 2): sample([5.0, 5.1], name) for name in ("native", "x")}
+    law = form.law(predict(taken, SILENT, (2,), "native", measured), [], measured, [])
+    clouds = [one for one in modelled.picture(law).clouds() if one.environment == "x"]
+    assert [(one.model, one.ratio is None, bool(one.ratios)) for one in clouds] == [
+        (True, True, True), (False, True, False),
+    ]  # fmt: skip
+    assert "ratio to native (model)" in {row[0] for row in modelled.table(law).rows}
+
+
+@pytest.mark.parametrize(("of", "is_model"), [(64, False), (256, True), (4096, True)])
+def test_a_ratio_of_a_tail_is_a_model_where_one_was_fitted(of: int, is_model: bool) -> None:
+    rng = seeded()
+    starts = {name: sample(1 + rng.exponential(1, 600), name) for name in ("native", "x")}
+    kept = form.tail(slowest.tell(starts, of), [])
+    clouds = [one for one in modelled.picture(kept).clouds() if one.environment == "x"]
+    assert {one.model for one in clouds if one.ratio is not None or one.ratios} == {is_model}
+    rows = {row[0] for row in modelled.table(kept).rows}
+    assert ("ratio to native (model)" in rows) == is_model
 
 
 def test_a_tail_without_enough_draws_has_nulls_and_no_numbers_instead() -> None:

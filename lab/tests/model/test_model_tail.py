@@ -6,18 +6,19 @@ import itertools
 import math
 import statistics
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from model_inputs import seeded
+from model_inputs import recorded, seeded
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from coracle_lab.errors import LabError
-from coracle_lab.model import slowest, tail
-from coracle_lab.model.sample import intervals, sample
+from coracle_lab.model import read, slowest, tail
+from coracle_lab.model.sample import intervals, resampled, sample
 
 Draw = Callable[[Generator, int | tuple[int, int]], NDArray[np.float64]]
 TIMES = some.lists(
@@ -155,6 +156,43 @@ def test_the_error_says_when_it_was_checked_at_a_smaller_distance() -> None:
 
 def test_the_groups_are_the_maxima_of_draws_that_follow_each_other() -> None:
     assert tail.groups(np.array([1.0, 5.0, 2.0, 3.0, 9.0]), 2) == (5.0, 3.0)
+
+
+def test_starts_of_one_launch_are_drawn_together_and_count_once() -> None:
+    one = sample([float(at) for at in range(1, 13)], "x", [1] * 3 + [2] * 3 + [3] * 3 + [4] * 3, 3)
+    assert (one.count, one.units) == (12, 4)
+    (drawn,) = resampled(seeded(), {"x": one}, 200)
+    launches = drawn["x"].reshape(200, 4, 3)
+    assert (launches[..., 0] % 3 == 0).all()
+    assert (np.diff(launches, axis=-1) == 1).all()
+    assert len(np.unique(launches[..., 0])) == 4
+
+
+def test_launches_that_differ_widen_the_interval(tmp_path: Path) -> None:
+    """40 launches of 25 starts that have all of their spread between launches tell what 40 do."""
+    rng = seeded()
+    design = """
+kind = "nested"
+seed = 1
+responses = ["wall_s"]
+[nested]
+sessions = 1
+launches = 40
+starts = 25
+[factors]
+environment = ["native", "native-again"]
+[application]
+command = ["true"]
+"""
+    shift = {at: float(rng.normal(0, 0.1)) for at in range(1, 1000)}
+    made = recorded(tmp_path / "r", design, lambda row: {"wall_s": math.exp(shift[row.block])})
+    taken = read.starts(read.opened(made), {})
+    one = taken.samples["native"]
+    assert (one.count, one.together, one.units) == (1000, 25, 40)
+    (line, *_) = slowest.tell({"native": one}, 1).lines
+    launches = np.log(one.values.reshape(40, 25)[:, 0])
+    width = line.intervals[0.95].high - line.intervals[0.95].low
+    assert width == pytest.approx(2 * 2.02 * launches.std(ddof=1) / math.sqrt(40), rel=0.2)
 
 
 def test_measured_is_told_from_modelled() -> None:

@@ -213,3 +213,16 @@ def test_a_design_that_changed_since_is_noted(
     assert "has changed since" in error
     (tmp_path / "d.toml").write_text(made.design())
     assert "has changed since" not in said(tmp_path / "d.toml", capsys)[1]
+
+
+def test_a_page_is_judged_by_the_margin_that_the_design_has_now(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made.make(tmp_path / "d-records", made.design())
+    (tmp_path / "d.toml").write_text(made.design(more="margin = 0.5"))
+    assert said(tmp_path / "d.toml", capsys)[0] == 0
+    page = text(tmp_path / "d-records/report")
+    assert "equal within ±50 % (TOST)" in page
+    assert "margin was 0.01 in the design when it was begun, and is now 0.5" in page
+    said(tmp_path / "d-records", capsys)
+    assert "equal within ±50 %" not in text(tmp_path / "d-records/report")

@@ -59,6 +59,15 @@ def test_normal_logarithms_lie_on_the_line_and_a_tail_does_not() -> None:
     assert all(one <= other for one, other in itertools.pairwise(native.values))
 
 
+def test_starts_of_all_launches_are_runs_of_one_cell() -> None:
+    every = made([("native", "1", 1.0), ("native", "1", 2.0), ("native", "1", 3.0)])
+    for at, one in enumerate(every):
+        dict.__setitem__(one.fields["levels"], "launch", str(at))
+    picture = order.picture(every, "wall_s", NAMES, "native")
+    assert picture is not None
+    assert picture.facets[0].clouds[0].values == (0.5, 1.0, 1.5)
+
+
 def test_too_few_runs_have_no_picture() -> None:
     runs = made([("native", "1", 1.0), ("native", "1", 2.0), ("native", "1", math.nan)])
     assert order.picture(runs, "wall_s", NAMES, "native") is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -303,6 +304,31 @@ def test_what_cannot_be_cleaned_costs_no_table(tmp_path: Path) -> None:
     assert "unclean cannot be cleaned: sh ended with status 3" in errors
     assert "left out: unclean" in out
     assert len([one for one in read(tmp_path) if one.row]) == 6
+
+
+CLEAN = """
+[[environment]]
+name = "clean"
+text = "the host, without the caller's variables"
+takes = "host"
+command = ["env", "-i", "PATH=/usr/bin:/bin", ["{variable}"], ["-u", "{passed}"]]
+probe = ["true"]
+"""
+
+
+def test_a_variable_that_native_alone_has_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = DESIGN.replace('"native-again"]', '"native-again", "clean"]').replace("0.4", "0.01")
+    text = text.replace("replicates = 3", "replicates = 1")
+    write(tmp_path, text)
+    (tmp_path / "table.toml").write_text(CLEAN)
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    words = ("run", "--environments", "table.toml", "d.toml")
+    said = finish(tmp_path, *words)[2]
+    assert re.search("OMP_NUM_THREADS.* of this shell is for native, and not for clean:", said)
+    write(tmp_path, f'{text}variables = {{ OMP_NUM_THREADS = "4" }}\n')
+    assert "OMP_NUM_THREADS" not in finish(tmp_path, *words, "--records", "other")[2]
 
 
 def test_the_callers_variables_for_reframe_are_not_ours(
