@@ -10,6 +10,7 @@
 //! | [`driver`] | carries a plan out |
 //! | [`files`] | what is at a path, with digests |
 //! | [`ranks`] | ranks of MPI that the host's launcher starts |
+//! | [`scale`] | how many containers a service has |
 //! | [`spread`] | images from host to host |
 //! | [`place`] | what a driver keeps of a cluster in the store, and its lock |
 //! | `clock` | hosts whose clock is wrong |
@@ -37,6 +38,7 @@ pub mod place;
 pub mod plan;
 pub mod ranks;
 pub mod routes;
+pub mod scale;
 pub mod shell;
 pub mod spec;
 pub mod spread;

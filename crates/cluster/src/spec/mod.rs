@@ -7,6 +7,7 @@
 mod backends;
 mod batch;
 mod check;
+mod condition;
 mod reader;
 mod services;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use reader::{Reader, Table, Value};
 
 pub use backends::{Backend, Kind, SshHost, Storage, Topology};
 pub use batch::{Batch, BeforeEnd, Checkpoint, CheckpointFiles, Compute, Restart};
+pub use condition::{Condition, Measure, Sign, Term};
 pub use services::{Balance, Ready, Replicas, RestartPolicy, Scaling, Service};
 
 /// The most nodes of a file.

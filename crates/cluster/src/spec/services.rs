@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::condition::{Condition, Sign};
 use super::reader::{Table, Value};
-use super::{Image, command, env, image, units};
+use super::{Image, command, env, image};
 use crate::error::Result;
 
 /// A service: containers of one image, which others find by its name.
@@ -76,9 +77,9 @@ pub struct Scaling {
     /// The most.
     pub max: u32,
     /// When there is to be one more.
-    pub up: String,
+    pub up: Condition,
     /// When there is to be one less.
-    pub down: String,
+    pub down: Condition,
     /// Nothing is changed for so long after a change.
     pub cool: Duration,
 }
@@ -219,41 +220,43 @@ fn replicas(value: &Value<'_>) -> Result<Replicas> {
     let hint = "write replicas = { min = 1, max = 8, up = \"...\", down = \"...\" }";
     let number = |key: &str| table.need(key, hint)?.number(0..=MOST);
     let (min, max) = (number("min")?, number("max")?);
-    if min > max || max == 0 {
-        return Err(value.wrong("max is less than min, or 0", "write min = 1, max = 8"));
+    if min > max {
+        return Err(value.wrong("max is less than min", "write min = 1, max = 8"));
+    }
+    if min == 0 {
+        let fact = "a service without containers answers nothing that could be measured";
+        return Err(value.wrong(fact, "write min = 1"));
     }
     let cool = table.get("cool").map_or(Ok(Duration::from_secs(10)), |value| value.time())?;
-    Ok(Replicas::Scaled(Box::new(Scaling {
-        min: min as u32,
-        max: max as u32,
-        up: condition(&table.need("up", hint)?)?,
-        down: condition(&table.need("down", hint)?)?,
-        cool,
-    })))
+    let up = condition(&table.need("up", hint)?, Sign::Above)?;
+    let down_value = table.need("down", hint)?;
+    let down = condition(&down_value, Sign::Below)?;
+    if up.collides_with(&down) {
+        let hint =
+            "leave room between the limits: up = \"p95 > 40ms ...\", down = \"p95 < 15ms ...\"";
+        return Err(down_value.wrong("up and down can hold at once", hint));
+    }
+    let (min, max) = (min as u32, max as u32);
+    Ok(Replicas::Scaled(Box::new(Scaling { min, max, up, down, cool })))
 }
 
-/// `MEASURE < NUMBER[UNIT] [and ...] for TIME`. The form is checked here.
-fn condition(value: &Value<'_>) -> Result<String> {
+/// `MEASURE < NUMBER[UNIT] [and ...] for TIME`, with at least one term of a sign.
+fn condition(value: &Value<'_>, sign: Sign) -> Result<Condition> {
     let text = value.filled()?;
     let hint = "write \"p95 > 40ms for 3s\", or \"p95 < 15ms and rate/replica < 200 for 30s\"";
-    let wrong = || value.wrong("this is not a condition", hint);
-    let (terms, lasting) = text.rsplit_once(" for ").ok_or_else(wrong)?;
-    units::time(lasting.trim()).ok_or_else(wrong)?;
-    for term in terms.split(" and ") {
-        let words: Vec<&str> = term.split_whitespace().collect();
-        let [measure, sign, limit] = words[..] else { return Err(wrong()) };
-        let percentile = measure.strip_prefix('p').and_then(|of| of.parse::<u8>().ok());
-        let is_time = percentile.is_some_and(|of| (1..=99).contains(&of));
-        let fits = match measure {
-            _ if is_time => units::time(limit).is_some(),
-            "rate" | "rate/replica" => limit.parse::<u32>().is_ok(),
-            _ => false,
-        };
-        if !fits || !matches!(sign, "<" | ">") {
-            return Err(wrong());
-        }
+    let found = Condition::parse(&text);
+    let found = found.ok_or_else(|| value.wrong("this is not a condition", hint))?;
+    if !found.is_possible() {
+        return Err(value.wrong("this can never hold", hint));
     }
-    Ok(text)
+    if !found.terms.iter().any(|term| term.sign == sign) {
+        let fact = match sign {
+            Sign::Above => "a service grows when it is slow or busy",
+            Sign::Below => "a service shrinks when it is fast or idle",
+        };
+        return Err(value.wrong(fact, hint));
+    }
+    Ok(found)
 }
 
 fn balance(value: &Value<'_>) -> Result<Balance> {

@@ -223,3 +223,28 @@ fn a_service_is_not_called_as_a_container() {
     let text = text.replace("db-2", "db-a");
     assert!(read_text(&text).is_ok());
 }
+
+#[test]
+fn rules_that_cannot_work_are_refused() {
+    let file = |rule: &str| {
+        read_text(&format!(
+            "name = \"lab\"\n[service.web]\nimage = \"a\"\nreplicas = {{ {rule} }}\n"
+        ))
+    };
+    let up = "up = \"p95 > 40ms for 3s\"";
+    let down = "down = \"p95 < 15ms for 30s\"";
+    // It is a rule; that no driver carries it out yet is another error.
+    file(&format!("min = 1, max = 8, {up}, {down}")).unwrap();
+    for (rule, fact) in [
+        (format!("min = 4, max = 2, {up}, {down}"), "max is less than min"),
+        (format!("min = 0, max = 2, {up}, {down}"), "a service without containers"),
+        (format!("min = 1, max = 2, {up}, down = \"p95 < 0s for 3s\""), "this can never hold"),
+        (format!("min = 1, max = 2, {up}, down = \"p95 < 50ms for 3s\""), "can hold at once"),
+        (format!("min = 1, max = 2, up = \"p95 < 9ms for 3s\", {down}"), "grows when it is slow"),
+        (format!("min = 1, max = 2, {up}, down = \"rate > 9 for 3s\""), "shrinks when it is fast"),
+        (format!("min = 1, max = 2, up = \"p95 above 9ms\", {down}"), "this is not a condition"),
+    ] {
+        let error = file(&rule).unwrap_err().to_string();
+        assert!(error.contains(fact), "{error}");
+    }
+}
