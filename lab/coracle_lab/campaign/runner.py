@@ -90,21 +90,20 @@ class Runner:
 
     def _make(self, campaign: Campaign, figure: Figure, before: Outcome | None) -> Outcome:
         """Makes one figure; returns what became of it."""
-        begun = Outcome(design=_digest(figure))
+        outcome = Outcome(design=_digest(figure))
         if before is not None and self._has_records(figure):
-            begun = Outcome(left_out=before.left_out, design=before.design or begun.design)
+            outcome = Outcome(left_out=before.left_out, design=before.design or outcome.design)
         if figure.design is None:
             return Outcome(why=figure.reason)
         if self._is_late():
-            return self._unfinished(figure, begun, INTERRUPTED)
+            return self._unfinished(figure, outcome, INTERRUPTED)
         self.say(f"{figure.id}: {figure.title}")
-        outcome = begun
         try:
             with until(self.deadline):
                 setup = Setup(self.host_of(campaign), self.known, self.tables, self.simulates)
                 directory = self.kept.directory(figure.id)
                 made = designs.prepared(campaign, figure, directory, setup)
-                outcome = replace(outcome, left_out=made.left_out or begun.left_out)
+                outcome = replace(outcome, left_out=made.left_out or outcome.left_out)
                 status = self.conduct(made.store)
         except Late:
             return self._unfinished(figure, outcome, INTERRUPTED)

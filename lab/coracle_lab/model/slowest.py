@@ -135,6 +135,11 @@ def _bootstrap(starts: Samples, of: int, seed: int, resamples: int) -> dict[str,
     return {name: np.concatenate(some) for name, some in found.items()}
 
 
+def _independent(one: Sample, of: int) -> int:
+    """Returns how many independent values an interval of the slowest of `of` rests on."""
+    return min(tail.groups_in(one.count, of), one.units)
+
+
 def _lines(
     name: str, one: Sample, of: int, drawn: Floats, error: tail.TailError | None
 ) -> list[Line]:
@@ -142,7 +147,7 @@ def _lines(
     lines = []
     measured = tail.by_draws(count, of)
     if count >= of:
-        found = intervals(drawn, min(tail.groups_in(count, of), one.units)) if measured else {}
+        found = intervals(drawn, _independent(one, of)) if measured else {}
         words = "" if measured else f"no interval from fewer than {tail.ENOUGH * of} draws"
         if measured and count < tail.ENOUGH * of:
             found, words = {}, f"{count} draws are few: it can be higher"
@@ -156,7 +161,7 @@ def _lines(
     if not measured:
         words = f"exponential tail fitted to {count} draws; error {_told(error, count, of)}"
         value = float(tail.extrapolated(np.sort(values), of))
-        found = intervals(drawn, one.units)
+        found = intervals(drawn, _independent(one, of))
         lines.append(Line(name, "model", "expected", count, value, found, words))
     return lines
 
@@ -184,8 +189,7 @@ def _effect(
     error: float | None,
 ) -> RatioToBase:
     one, other = (float(tail.slowest(np.sort(starts[key].values), of)) for key in (name, base))
-    both = (starts[name], starts[base])
-    fewest = min(min(tail.groups_in(one.count, of), one.units) for one in both)
+    fewest = min(_independent(starts[key], of) for key in (name, base))
     found = intervals(drawn[name] / drawn[base], fewest)
     return RatioToBase(name, one / other, found, claim(found.get(0.95), error, is_model))
 

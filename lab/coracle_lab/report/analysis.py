@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from coracle_lab import stats
 from coracle_lab.design import Design
-from coracle_lab.design.model import NESTED_COLUMNS
 from coracle_lab.errors import LabError
 from coracle_lab.facts import machine
 from coracle_lab.report import judged, screened
 from coracle_lab.report.judged import Judged, environment_of
 from coracle_lab.report.screened import Screened
 from coracle_lab.run import disturbed, records
-from coracle_lab.run.cells import Cell
+from coracle_lab.run.cells import Cell, median, of_cell
 from coracle_lab.run.records import FACTOR, Record
 from coracle_lab.run.store import Store
 from coracle_lab.stats import Mixed, Observation
@@ -191,8 +189,8 @@ def _left_out(
 
 
 def _cell(levels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Returns the levels that all blocks and launches of a cell have."""
-    return tuple(sorted((k, v) for k, v in levels.items() if k not in NESTED_COLUMNS))
+    """Returns a cell as a key."""
+    return tuple(sorted(of_cell(levels).items()))
 
 
 def _failed_first(levels: Mapping[str, str], every: Sequence[Record]) -> str | None:
@@ -298,13 +296,8 @@ def _fitted(store: Store, latest: Mapping[int, Record], group: Sequence[Judged])
                 value = 1 / value if value else math.nan
             key = environment_of(row.levels), place, record.session, str(row.block)
             values.setdefault(key, []).append(value)
-    table = [Observation(_median(some), *key) for key, some in values.items()]
+    table = [Observation(median(some), *key) for key, some in values.items()]
     return stats.mixed(table, store.design.base)
-
-
-def _median(values: Sequence[float]) -> float:
-    known = [value for value in values if not math.isnan(value)]
-    return statistics.median(known) if known else math.nan
 
 
 def _in(levels: Mapping[str, str], cell: Cell) -> bool:

@@ -9,6 +9,7 @@ from coracle_lab import figures
 from coracle_lab.figures import Picture
 from coracle_lab.figures.units import title
 from coracle_lab.report import markup
+from coracle_lab.report.judged import is_amount
 
 CAPTIONS = {
     "times": (
@@ -59,7 +60,7 @@ def caption(layout: str, picture: Picture) -> str:
     words = CAPTIONS[layout].format(
         base=picture.base, middle=MIDDLE[picture.view], ratio=RATIO[picture.view]
     )
-    if picture.response.partition("@")[0].endswith("_bytes"):
+    if is_amount(picture.response):
         words = words.replace("bove 1 is slower", "bove 1 is more")
     if picture.view == "median" and not any(cloud.ratios for cloud in picture.clouds()):
         words = words.replace(RATIO["median"], "where it can be computed")

@@ -6,9 +6,9 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from coracle_lab.design.model import NESTED_COLUMNS
 from coracle_lab.figures.values import ENVIRONMENT, Cloud, Facet, Picture
 from coracle_lab.report.judged import environment_of
+from coracle_lab.run.cells import of_cell
 from coracle_lab.run.records import Record
 
 LAYOUT = "order"
@@ -29,8 +29,8 @@ def picture(
     for number, record, value in runs:
         if value > 0 and math.isfinite(value):
             # Each start of a launch has a number of its own.
-            levels = {k: v for k, v in record.levels.items() if k not in NESTED_COLUMNS}
-            cells.setdefault(tuple(sorted(levels.items())), []).append((number, value))
+            cell = tuple(sorted(of_cell(record.levels).items()))
+            cells.setdefault(cell, []).append((number, value))
     ordered: dict[str, list[tuple[int, float]]] = {}
     deviations: dict[str, list[float]] = {}
     for cell, values in cells.items():

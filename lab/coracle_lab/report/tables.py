@@ -303,9 +303,8 @@ def statistics_csv(judged: Sequence[Judged], shown: Shown) -> str:
         }
         # A factor may have the name of a column.
         line |= {
-            name if name not in told else f"factor.{name}": level
+            f"factor.{name}" if name in told or name == "response" else name: level
             for name, level in one.cell.levels.items()
-            if name != "response"
         }
         # Seven digits are more than any interval needs.
         lines.append({

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coracle_lab.design import Design, Row
+from coracle_lab.design.model import NESTED_COLUMNS
 from coracle_lab.design.parse import AGAIN
 from coracle_lab.run.records import FACTOR, Record
 
@@ -65,7 +66,7 @@ def cells(
     for key, environments in sorted(found.items()):
         values = {
             name: [
-                _median(some) for block, some in environments[name].items() if _in(block, started)
+                median(some) for block, some in environments[name].items() if _in(block, started)
             ]
             for name in order
             if name in environments and (name not in controls or (key, design.base) in ran)
@@ -74,11 +75,16 @@ def cells(
     return result
 
 
+def of_cell(levels: Mapping[str, str]) -> dict[str, str]:
+    """Returns the levels that all blocks, launches and starts of a cell have."""
+    return {name: level for name, level in levels.items() if name not in NESTED_COLUMNS}
+
+
 def _in(block: int, started: set[int] | None) -> bool:
     return started is None or block in started
 
 
-def _median(values: Sequence[float]) -> float:
+def median(values: Sequence[float]) -> float:
     """Returns the median of the values that are there, or NaN."""
     known = [value for value in values if not math.isnan(value)]
     return statistics.median(known) if known else math.nan

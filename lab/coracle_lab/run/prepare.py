@@ -20,11 +20,11 @@ from coracle_lab.applications.builds import Build
 from coracle_lab.applications.places import Places
 from coracle_lab.applications.sources import place as source_place
 from coracle_lab.design import Row
-from coracle_lab.design.model import NESTED_COLUMNS
 from coracle_lab.environments import Environment, Setting
 from coracle_lab.errors import LabError
 from coracle_lab.facts import same
 from coracle_lab.run import judge, launch, records
+from coracle_lab.run.cells import of_cell
 from coracle_lab.run.records import FACTOR, Record
 
 if TYPE_CHECKING:
@@ -189,8 +189,7 @@ def _run(session: Session, first: Mapping[str, Row]) -> None:
 
 def _others(levels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Returns the levels of all factors but the environment, as a key; launches share theirs."""
-    alone = (FACTOR, *NESTED_COLUMNS)
-    return tuple(sorted((name, level) for name, level in levels.items() if name not in alone))
+    return tuple(sorted((k, v) for k, v in of_cell(levels).items() if k != FACTOR))
 
 
 def _expect(session: Session) -> None:

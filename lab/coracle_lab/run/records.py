@@ -130,8 +130,8 @@ def problem(line: Mapping[str, Any]) -> str | None:
 def append(path: Path, *records: Mapping[str, Any]) -> None:
     """Appends records with one write and syncs them; a cut end of the file gets a note first.
 
-    Raises `LabError` if one is no record (nothing is written then), or if they cannot be written:
-    one that was written in part counts as a cut line.
+    Raises `LabError` if one of them does not fit the schema (nothing is written then), or if they
+    cannot be written: one that was written in part counts as a cut line.
     """
     for record in records:
         wrong = problem(record)

@@ -54,12 +54,9 @@ class Site:
         The caller's own ones for ReFrame belong to a site file. Without one they would choose
         another system, and other places for ReFrame's files.
         """
-        own = "RFM_" if self.file is None else None
-        return {
-            name: value
-            for name, value in os.environ.items()
-            if own is None or not name.startswith(own)
-        }
+        if self.file is not None:
+            return dict(os.environ)
+        return {name: value for name, value in os.environ.items() if not name.startswith("RFM_")}
 
 
 def configuration(work: Path, launcher: str) -> dict[str, object]:
