@@ -203,6 +203,7 @@ def test_blocks_are_repeated_by_the_rule(tmp_path: Path) -> None:
 
 NESTED = """
 seed = 7
+margin = 0.5
 kind = "nested"
 [nested]
 sessions = 1
