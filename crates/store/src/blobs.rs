@@ -197,11 +197,10 @@ impl Blobs<'_> {
         }
         let root = &self.0.inner.root;
         let part = part(digest);
-        let file = root.create_file(&part, OFlags::empty())?;
         let mut ingest = Ingest {
             store: self.0.clone(),
+            file: root.create_file(&part, OFlags::empty())?,
             part,
-            file,
             digest: digest.clone(),
             size: descriptor.size,
             digester: digest.digester(),
@@ -209,7 +208,14 @@ impl Blobs<'_> {
             _lock: lock,
             _lease: lease,
         };
-        ingest.take_over()?;
+        let mut is_stale = false;
+        reread(|| {
+            if is_stale {
+                ingest.reopen()?;
+            }
+            is_stale = true;
+            ingest.take_over()
+        })?;
         Ok(BeginBlob::Ingest(ingest))
     }
 
@@ -393,6 +399,14 @@ impl Ingest {
             .seek(SeekFrom::Start(length))
             .map_err(|source| Error::io(Step::Write, self.path(), source))?;
         self.offset = length;
+        Ok(())
+    }
+
+    /// Opens the partial file again, which another host has replaced since it was opened.
+    fn reopen(&mut self) -> Result<()> {
+        self.file = self.store.inner.root.create_file(&self.part, OFlags::empty())?;
+        self.digester = self.digest.digester();
+        self.offset = 0;
         Ok(())
     }
 

@@ -396,7 +396,8 @@ impl Store {
     }
 
     /// Deletes an entry of `trash/`. A sweep of another process may be deleting the same entry:
-    /// files that vanish meanwhile are no error if the entry is gone at the end.
+    /// files that vanish meanwhile are no error if the entry is gone at the end. So are files that
+    /// appear: a process that was creating one when the directory was renamed creates it in there.
     pub(crate) fn delete_trashed(&self, trashed: &str, delete: &Delete<'_>) -> Result<()> {
         let path = self.inner.root.join(trashed);
         for attempt in 1.. {
@@ -411,8 +412,8 @@ impl Store {
             if is_open && self.inner.root.on_network() {
                 return Ok(());
             }
-            let vanished = matches!(errno, Some(Errno::NOENT | Errno::STALE));
-            if !vanished || attempt == 10 {
+            let has_changed = is_open || matches!(errno, Some(Errno::NOENT | Errno::STALE));
+            if !has_changed || attempt == 10 {
                 return Err(Error::Removal { path, source });
             }
         }
