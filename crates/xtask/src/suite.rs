@@ -19,6 +19,8 @@ pub(crate) struct Counts {
     skipped: usize,
     reasons: BTreeMap<String, Vec<String>>,
     unstable: Vec<String>,
+    /// The tests that failed, with their binaries.
+    failures: Vec<String>,
     /// The test binaries that ended with an error although no test in them failed.
     broken: Vec<String>,
     /// Each test binary with the time from its start to the start of the next one.
@@ -46,6 +48,9 @@ impl Counts {
         }
         if !self.unstable.is_empty() {
             println!("passed only when run again:\n  {}", self.unstable.join("\n  "));
+        }
+        if !self.failures.is_empty() {
+            println!("failed:\n  {}", self.failures.join("\n  "));
         }
         if !self.broken.is_empty() {
             println!("ended with an error after their tests:\n  {}", self.broken.join("\n  "));
@@ -80,6 +85,9 @@ impl Counts {
 
 /// How cargo begins the line that says how a test binary ended.
 const STATUS: &str = "process didn't exit successfully: ";
+
+/// What both harnesses print behind the name of a test that failed.
+const FAILED: &str = " ... FAILED";
 
 /// Binaries that took less are not listed.
 const LONG: Duration = Duration::from_secs(6);
@@ -193,6 +201,11 @@ impl Reader {
                 *binary = format!("{binary}: {how}");
             }
         }
+        if let Some((test, _)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(FAILED))
+        {
+            let binary = self.running.as_ref().map_or("", |(name, _)| name);
+            counts.failures.push(format!("{test} ({binary})"));
+        }
         if let Some(case) = line.strip_prefix("UNSTABLE ") {
             counts.unstable.push(case.to_owned());
         }
@@ -253,12 +266,13 @@ mod tests {
         let text = "running 3 tests\ntest a ... ok\n\nsuccesses:\n\n---- a stdout ----\nnoise\n\
             SKIP a: no fuse\n\nsuccesses:\n    a\n\n\
             test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
-            test x ... ignored, no fuse\nSKIP x: no fuse\nfailures:\n---- y ----\n\
+            test x ... ignored, no fuse\ntest y ... FAILED (12.0 s)\nSKIP x: no fuse\nfailures:\n---- y ----\n\
             test result: FAILED. 5 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.00s";
         let (mut counts, mut reader) = (Counts::default(), Reader::default());
         let shown: Vec<&str> = text.lines().filter(|line| reader.line(line, &mut counts)).collect();
         assert_eq!((counts.passed, counts.failed, counts.skipped), (7, 1, 2));
         assert_eq!(counts.reasons["no fuse"], ["a", "x"]);
+        assert_eq!(counts.failures, ["y ()"]);
         assert!(!shown.contains(&"noise") && shown.contains(&"---- y ----"));
     }
 
