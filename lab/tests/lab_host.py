@@ -80,16 +80,22 @@ class Host:
             "PYTHONPATH": f"{self.lab}:{site}",
             **(variables or {}),
         }
-        return subprocess.run(
-            [*self.prefix(), *words],
-            env=environment,
-            cwd=self.home,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        try:
+            return subprocess.run(
+                [*self.prefix(), *words],
+                env=environment,
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            # The last lines say where it hangs; the exception itself shows the first ones.
+            said = b"\n".join(text for text in (error.stdout, error.stderr) if text)
+            told = said.decode(errors="replace")[-4000:]
+            raise AssertionError(f"{words} had not ended after {LIMIT_S} s:\n{told}") from None
 
     def python(self) -> str:
         """Returns a Python that the user may start, with ReFrame."""
