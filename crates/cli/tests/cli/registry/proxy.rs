@@ -77,7 +77,10 @@ fn push(place: &super::Place, registry: &str, built: &Built) -> bool {
     built.write_layout(&layout, "1").unwrap();
     let from = format!("oci:{}:1", layout.display());
     let to = format!("docker://{registry}/team/tool:1");
-    place.other(&[], "skopeo", &["copy", "-q", "--dest-tls-verify=false", &from, &to]).ok();
+    // Without one it asks below /run/containers, which is root's where root has used Podman.
+    let runtime = place.scratch.dir("runtime", None, 0o777).unwrap();
+    let runtime = ("XDG_RUNTIME_DIR", text(&runtime));
+    place.other(&[runtime], "skopeo", &["copy", "-q", "--dest-tls-verify=false", &from, &to]).ok();
     true
 }
 
