@@ -5,6 +5,7 @@
 //! | [`spec`] | the cluster file |
 //! | [`inside`] | what this program does in containers of a cluster |
 //! | [`plan`] | phases of steps, as data, and in words |
+//! | [`balance`] | HAProxy before a service's containers: its file and its admin socket |
 //! | [`batch`] | jobs of Slurm, PBS and LSF |
 //! | [`door`] | commands from one node's container to another's |
 //! | [`driver`] | carries a plan out |
@@ -24,6 +25,7 @@
 //! | [`routes`] | what leads from host to host, and variables that tell programs so |
 
 pub mod agent;
+pub mod balance;
 pub mod batch;
 pub mod channel;
 mod clock;

@@ -37,6 +37,17 @@ impl Place {
     /// If another driver keeps it for longer than ten seconds, or it cannot be made. If this is not
     /// the name of a cluster.
     pub fn take(store: &Path, cluster: &str) -> Result<Self> {
+        Self::take_within(store, cluster, PATIENCE)?.ok_or_else(|| {
+            Error::new(format!("cluster {cluster} is being changed by another process"))
+                .with_hint("wait until that has ended")
+        })
+    }
+
+    /// The same; `None` if another driver keeps it for longer than `patience`.
+    ///
+    /// # Errors
+    /// If it cannot be made. If this is not the name of a cluster.
+    pub fn take_within(store: &Path, cluster: &str, patience: Duration) -> Result<Option<Self>> {
         let cluster = crate::spec::name(cluster)?;
         let directory = directory(store, &cluster);
         let failed = |error: std::io::Error| {
@@ -45,11 +56,17 @@ impl Place {
                 directory.display()
             ))
         };
-        let lock = locked(&directory, PATIENCE).map_err(failed)?.ok_or_else(|| {
-            Error::new(format!("cluster {cluster} is being started or ended by another process"))
-                .with_hint("wait until that has ended")
-        })?;
-        Ok(Self { cluster, directory, lock })
+        let lock = locked(&directory.join(LOCK), patience).map_err(failed)?;
+        Ok(lock.map(|lock| Self { cluster, directory, lock }))
+    }
+
+    /// Gives it back. It goes if nothing was kept in it: another driver has ended the cluster while
+    /// this one has waited.
+    pub fn leave(self) {
+        let all = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        if all.into_iter().all(|entry| entry.file_name() == LOCK) {
+            let _ = remove(&self.directory);
+        }
     }
 
     /// Has the commands of this machine hold the lock, too: one that is still at work when the
@@ -139,24 +156,27 @@ pub(crate) fn own_store_mark(directory: &Path) -> PathBuf {
     directory.join("own-store")
 }
 
-/// Makes a directory and takes the lock in it, which is of the file `lock`. `None` if another
-/// process holds it for longer than `patience`.
+/// The file in a directory whose lock is held by the one process that changes it.
+pub(crate) const LOCK: &str = "lock";
+
+/// Makes a file, with its directory, and takes its lock. `None` if another process holds it for
+/// longer than `patience`.
 ///
 /// # Errors
 /// If the directory or the file cannot be made or locked.
-pub(crate) fn locked(directory: &Path, patience: Duration) -> io::Result<Option<File>> {
-    let path = directory.join("lock");
+pub(crate) fn locked(path: &Path, patience: Duration) -> io::Result<Option<File>> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
     let until = Instant::now() + patience;
     loop {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let lock = match File::create(&path) {
+        let lock = match File::create(path) {
             Ok(lock) => lock,
             // A process that has had it removes the directory meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) if is_at(&lock, &path)? => return Ok(Some(lock)),
+            Ok(()) if is_at(&lock, path)? => return Ok(Some(lock)),
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
                 std::thread::sleep(PAUSE);
@@ -168,7 +188,7 @@ pub(crate) fn locked(directory: &Path, patience: Duration) -> io::Result<Option<
 }
 
 /// Whether an open file is the one at a path.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let own = file.metadata()?;
     match path.metadata() {
         Ok(there) => Ok((own.dev(), own.ino()) == (there.dev(), there.ino())),

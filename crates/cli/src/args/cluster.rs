@@ -153,6 +153,40 @@ pub(crate) struct ClusterAttachArgs {
     pub which: Which,
 }
 
+/// `cluster scale`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterScaleArgs {
+    /// Cluster file
+    #[arg(short, long, value_name = "FILE", required = true)]
+    pub file: PathBuf,
+    /// A service, and how many containers it is to have
+    #[arg(value_name = "SERVICE=N", required = true)]
+    pub wanted: Vec<String>,
+}
+
+/// `cluster replace`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterReplaceArgs {
+    /// Cluster file
+    #[arg(short, long, value_name = "FILE", required = true)]
+    pub file: PathBuf,
+    /// Services
+    #[arg(value_name = "SERVICE", required = true)]
+    pub services: Vec<String>,
+}
+
+/// `cluster watch`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterWatchArgs {
+    /// Cluster file
+    #[arg(short, long, value_name = "FILE", required = true)]
+    pub file: PathBuf,
+}
+
+/// `cluster ask`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterAskArgs {}
+
 /// `cluster agent`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterAgentArgs {}

@@ -2,6 +2,7 @@
 
 pub(crate) mod members;
 pub(crate) mod ranks;
+pub(crate) mod services;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -12,13 +13,12 @@ use std::time::{Duration, Instant};
 
 use cluster::agent;
 use cluster::door;
-use cluster::driver::{self, Hosts, Local, Lost, Ran, Setting, Watcher};
+use cluster::driver::{self, Local, Ran, Setting, Watcher};
 use cluster::files;
 use cluster::inside::{self, Probe};
 use cluster::plan::{self, Plan};
 use cluster::spec::{self, Kind, Spec, units};
 use cluster::spread;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
@@ -48,10 +48,6 @@ const ENDING: [i32; 3] = [1, 2, 15];
 /// The same signal within so long counts once, as one does that is still pending (signal(7)): a
 /// batch script passes on what the batch system may send to all processes of a job.
 const TOGETHER: Duration = Duration::from_millis(200);
-/// How often is looked whether somebody else has ended a cluster.
-const LOOK: Duration = Duration::from_secs(5);
-/// How often is looked whether a host is lost.
-const GLANCE: Duration = Duration::from_secs(1);
 
 impl From<cluster::Error> for Report {
     fn from(error: cluster::Error) -> Self {
@@ -99,6 +95,11 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
         if spec.run.is_some() {
             shown.say("[run] waits for: coracle cluster run -f FILE");
         }
+        if driver::has_rules(&spec) {
+            let file = context.session()?.absolute(&args.file)?;
+            let log = driver::watch_apart(&spec, &setting, &file)?;
+            shown.say(&format!("rules are followed in the background: {}", log.display()));
+        }
         return Ok(Exit::OK);
     }
     let cluster = match started {
@@ -111,14 +112,16 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
             return Err(interrupted.report(&error));
         }
     };
-    let ended = cluster.run(session, &shown).and_then(|ran| {
-        if let Some(ran) = ran {
+    let work = || {
+        if let Some(ran) = cluster.run(session, &shown)? {
             return Ok(ran);
         }
         shown.say(&format!("cluster {name} is up; ctrl-C ends it"));
-        let status = wait(name, &cluster.hosts, &interrupted)?;
+        cluster.wait(&shown)?;
+        let Exit(status) = interrupted.exit().unwrap_or(Exit::OK);
         Ok(Ran { status, notes: Vec::new(), lost: None })
-    });
+    };
+    let ended = cluster.following(&spec, &setting, &shown, work);
     if let Ok(ran @ Ran { lost: Some(_), .. }) = &ended
         && cluster.can_stay()
     {
@@ -349,35 +352,6 @@ fn setting(context: &Context) -> Result<Setting, Report> {
 
 fn cannot_wait(error: &std::io::Error) -> Report {
     Report::new("signals cannot be waited for").cause(std::io::Error::other(error.to_string()))
-}
-
-/// Waits for a signal, or until somebody else has ended the cluster. Hosts that are lost meanwhile
-/// are told; the others go on. Returns the exit status.
-fn wait(cluster: &str, hosts: &Hosts, interrupted: &Interrupted<'_>) -> cluster::Result<u8> {
-    let timeout = Timespec::try_from(GLANCE).ok();
-    let mut told: Vec<Lost> = Vec::new();
-    let mut looked = Instant::now();
-    loop {
-        let _ = poll(&mut [PollFd::new(interrupted.signals, PollFlags::IN)], timeout.as_ref());
-        if let Some(Exit(status)) = interrupted.is_so().then(|| interrupted.exit()).flatten() {
-            return Ok(status);
-        }
-        let lost = hosts.lost();
-        for new in lost.iter().filter(|lost| !told.contains(lost)) {
-            note(&new.why);
-        }
-        if lost.len() == hosts.all().count() {
-            return Err(cluster::Error::new("all hosts are lost"));
-        }
-        told = lost;
-        if looked.elapsed() >= LOOK {
-            looked = Instant::now();
-            let (left, lost) = driver::status_of_reached(cluster, hosts)?;
-            if left.is_empty() && lost.len() < hosts.all().count() {
-                return Ok(0);
-            }
-        }
-    }
 }
 
 /// Whether a signal asks this command to end.

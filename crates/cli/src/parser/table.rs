@@ -540,11 +540,41 @@ coracle cluster cp -f job.toml deck.in node1:/job
 coracle cluster cp job node1:/job/out node2:/job/in"
     ),
     command!(
+        "cluster scale",
+        Networks,
+        cluster::ClusterScaleArgs,
+        commands::cluster::services::scale,
+        "Have services of a cluster that is up have more or fewer containers",
+        examples: "coracle cluster scale -f site.toml web=3"
+    ),
+    command!(
+        "cluster replace",
+        Networks,
+        cluster::ClusterReplaceArgs,
+        commands::cluster::services::replace,
+        "Start new containers of a service, one after the other, in the place of those that are there",
+        examples: "coracle cluster replace -f site.toml web      # with the image that the file names now"
+    ),
+    command!(
+        "cluster watch",
+        Networks,
+        cluster::ClusterWatchArgs,
+        commands::cluster::services::watch,
+        "Follow the rules of a cluster that is up: more and fewer containers, until ctrl-C"
+    ),
+    command!(
         "cluster explain",
         Networks,
         cluster::ClusterExplainArgs,
         commands::cluster::explain,
         "Print what a cluster file comes to, and do nothing"
+    ),
+    command!(
+        "cluster ask",
+        Internal,
+        cluster::ClusterAskArgs,
+        commands::cluster::services::ask,
+        "Pass commands on to the balancer of this container"
     ),
     command!(
         "cluster agent",

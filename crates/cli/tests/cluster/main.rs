@@ -12,6 +12,7 @@ mod kills;
 mod mistakes;
 mod runs;
 mod services;
+mod web;
 mod world;
 
 use std::process::ExitCode;
@@ -51,7 +52,7 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
         let case = services::debian_service;
         suite.case(format!("{}::debian_service", world.label), move || world.try_out(case));
     }
-    for (name, case) in inside::CASES {
+    for (name, case) in inside::CASES.iter().chain(web::CASES) {
         for world in stage.worlds.iter().filter(|world| world.is_whole) {
             suite.case(format!("{}::{name}", world.label), move || world.try_out(*case));
         }

@@ -84,7 +84,10 @@ fn not_carried_out_yet(lab: &Lab<'_>) {
         ("backend = { kind = \"qemu\" }\n", "qemu"),
         ("backend = { kind = \"aws\" }\n", "aws"),
         ("[service.web]\nbuild = \"./web\"\n", "build"),
-        ("[service.web]\nbalance = { by = \"haproxy\" }\n", "balance"),
+        (
+            "[service.web]\npublish = [\"80\"]\nbalance = { by = \"haproxy\", pair = true }\n",
+            "a pair of balancers",
+        ),
         ("[run]\ncommand = [\"a\"]\n[checkpoint]\n", "checkpoint"),
     ] {
         lab.file(&format!("{begin}{more}"));

@@ -29,7 +29,7 @@ pub(crate) const CASES: &[Case] = &[
 const SOON: Duration = Duration::from_secs(5);
 
 /// The first page of a server on this machine.
-fn page(port: u16) -> Option<String> {
+pub(crate) fn page(port: u16) -> Option<String> {
     let mut stream = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), SOON).ok()?;
     stream.set_read_timeout(Some(SOON)).ok()?;
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;

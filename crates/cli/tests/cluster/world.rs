@@ -20,6 +20,7 @@ use testkit::users::{Setting, no_namespaces};
 /// The image of most cases: busybox and a page.
 pub(crate) const BOX: &str = "localhost/box:1";
 const DEBIAN: &str = "localhost/cluster:debian";
+const SERVERS: &str = "localhost/cluster:servers";
 
 /// What `sh` and others of the image are links to.
 const APPLETS: [&str; 21] = [
@@ -70,6 +71,7 @@ impl Stage {
                     turn: Mutex::new(()),
                     count: AtomicU32::new(0),
                     debian: OnceLock::new(),
+                    servers: OnceLock::new(),
                 });
             }
         }
@@ -111,6 +113,7 @@ pub(crate) struct World {
     turn: Mutex<()>,
     count: AtomicU32,
     debian: OnceLock<Result<(), Skip>>,
+    servers: OnceLock<Result<(), Skip>>,
 }
 
 impl World {
@@ -228,14 +231,28 @@ impl Lab<'_> {
 
     /// The image with Debian's programs.
     pub(crate) fn debian(&self) -> Result<&'static str, Skip> {
+        self.imported(&self.world.debian, testkit::trees::integration, DEBIAN)
+    }
+
+    /// The image with nginx and `HAProxy`.
+    pub(crate) fn servers(&self) -> Result<&'static str, Skip> {
+        self.imported(&self.world.servers, testkit::trees::servers, SERVERS)
+    }
+
+    /// An image of a tree, which is imported once in each world.
+    fn imported(
+        &self,
+        once: &OnceLock<Result<(), Skip>>,
+        tree: fn() -> Result<PathBuf, Skip>,
+        image: &'static str,
+    ) -> Result<&'static str, Skip> {
         let import = || {
-            let tree = testkit::trees::integration()?;
-            let file = fs::File::open(tree).expect("the tree");
-            let mut import = self.world.person.command(&["import", "-q", "-", DEBIAN]);
+            let file = fs::File::open(tree()?).expect("the tree");
+            let mut import = self.world.person.command(&["import", "-q", "-", image]);
             run_with(import.stdin(file), Input::AsIs, LIMIT).ok();
             Ok(())
         };
-        self.world.debian.get_or_init(import).clone().map(|()| DEBIAN)
+        once.get_or_init(import).clone().map(|()| image)
     }
 }
 

@@ -79,7 +79,8 @@ impl Folder {
     /// If another process holds it for too long, or it cannot be made.
     pub(super) fn take(store: &Path, cluster: &str) -> Result<Self> {
         let path = directory(store, cluster);
-        let lock = place::locked(&path, PATIENCE).map_err(|error| cannot("lock", &path, &error))?;
+        let lock = place::locked(&path.join(place::LOCK), PATIENCE)
+            .map_err(|error| cannot("lock", &path, &error))?;
         let lock = lock.ok_or_else(|| {
             Error::new(format!("another process submits or cancels the job of {cluster}"))
                 .with_hint("try again when that has ended")

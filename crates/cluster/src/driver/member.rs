@@ -145,11 +145,12 @@ fn inside(
 /// The containers of a cluster that is up.
 pub(super) fn members(cluster: &str, hosts: &Hosts) -> Result<Vec<Container>> {
     let all = status(cluster, hosts)?;
-    if all.is_empty() {
-        return Err(Error::new(format!("cluster {cluster} is not up"))
-            .with_hint("start it: coracle cluster up -d -f FILE"));
-    }
-    Ok(all)
+    if all.is_empty() { Err(not_up(cluster)) } else { Ok(all) }
+}
+
+pub(super) fn not_up(cluster: &str) -> Error {
+    Error::new(format!("cluster {cluster} is not up"))
+        .with_hint("start it: coracle cluster up -d -f FILE")
 }
 
 /// Whether a container is meant: by its name, by its name without the cluster's, or by the service

@@ -5,29 +5,34 @@
 //! commands leave, containers and a network with the cluster's label, and where other hosts and
 //! their stores are (`reach`). `down` removes these.
 
+mod admin;
 mod archive;
 mod at;
+mod balance;
 mod copy;
 mod doors;
 mod down;
+mod follow;
 mod hosts;
 mod images;
 mod local;
 mod logs;
 mod member;
 mod network;
+mod phases;
 mod ranks;
 mod reach;
 mod relay;
 mod remote;
+mod scale;
 mod slow;
 mod status;
 mod steps;
 mod transfer;
+mod watch;
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use containers::Session;
 
@@ -43,8 +48,11 @@ pub use hosts::{Attach, Done, Host, Hosts, Lost, Task};
 pub use local::Local;
 pub use logs::{Logs, Reader};
 pub use member::{Exec, exec, run_again};
+use phases::Phases;
 pub use reach::Reach;
+pub use scale::{Scaled, replace, scale};
 pub use status::{Container, status_of_reached};
+pub use watch::{has_rules, watch, watch_apart};
 
 /// What happens meanwhile.
 pub trait Watcher: Sync {
@@ -111,6 +119,8 @@ impl Setting {
 pub struct Cluster {
     /// Its hosts.
     pub hosts: Hosts,
+    /// What is known of them.
+    sites: Vec<Site>,
     /// What its file comes to on them.
     pub plan: Plan,
     /// There was something to do.
@@ -190,6 +200,7 @@ pub fn start(
         hosts.each(put).into_iter().collect::<Result<Vec<()>>>()?;
     }
     let mut is_new = false;
+    let phases = Phases { plan: &plan, hosts: &hosts, sites: &sites, kept: place.path(), watcher };
     for phase in &plan.phases {
         if matches!(phase.steps[..], [Step { act: Act::Run { .. } | Act::Ranks(_), .. }]) {
             break;
@@ -204,31 +215,11 @@ pub fn start(
             is_new |= transfer.input(&phase.steps)?;
         } else if !matches!(phase.steps[..], [Step { act: Act::Reach(_), .. }, ..]) {
             watcher.phase(&phase.name)?;
-            let stop = || watcher.is_stopped();
-            let say = |text: &str| watcher.note(text);
-            let turn = Mutex::new(());
-            let one = |step: &Step| {
-                let host = hosts.of(step.host.as_deref())?;
-                let (plan, hosts, sites) = (&plan, &hosts, &sites);
-                let (kept, stop, say, turn) = (place.path(), &stop, &say, &turn);
-                let at = at::At { plan, host, hosts, sites, kept, stop, say, turn };
-                let began = Instant::now();
-                let is_new = steps::carry_out(&at, step)?;
-                // Other steps wait for what others do.
-                let is_work = matches!(step.act, Act::Network(_) | Act::Start { .. });
-                Ok((is_new, is_work.then(|| (host.name(), began.elapsed()))))
-            };
-            let done = hosts::at_once(phase.steps.iter(), one);
-            let done: Vec<(bool, _)> = done.into_iter().collect::<Result<_>>()?;
-            is_new |= done.iter().any(|(is_new, _)| *is_new);
-            let times: Vec<_> = done.iter().filter_map(|(_, time)| *time).collect();
-            if let Some(text) = slow::told(&phase.name, &times) {
-                watcher.note(&text);
-            }
+            is_new |= phases.carry_out(phase)?;
         }
     }
     let time = spec.run.as_ref().and_then(|run| run.time);
-    Ok(Cluster { hosts, plan, is_new, time, ends_with_driver })
+    Ok(Cluster { hosts, sites, plan, is_new, time, ends_with_driver })
 }
 
 /// Has the store of a host's commands.
@@ -312,6 +303,7 @@ pub fn end(setting: &Setting, cluster: &str, forget: bool) -> Result<usize> {
     if !setting.store.exists() {
         return Ok(0);
     }
+    watch::end(setting, cluster)?;
     let place = Place::take(&setting.store, cluster)?;
     let here = setting.hosts();
     let (hosts, lost) = match Reach::kept(&setting.store, cluster)? {
@@ -343,6 +335,7 @@ impl Cluster {
     /// # Errors
     /// As [`end`].
     pub fn end(self, setting: &Setting) -> Result<()> {
+        watch::end(setting, &self.plan.cluster)?;
         let place = Place::take(&setting.store, &self.plan.cluster)?;
         if self.hosts.is_local() {
             place.share()?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::at::{At, is_own, words};
 use super::hosts::{Done, Host, failed};
-use super::{INTERRUPTED, images, network};
+use super::{INTERRUPTED, balance, images, network};
 use crate::error::{Error, Result};
 use crate::plan::{Act, ReadyBy, Step};
 use crate::spec::units;
@@ -32,6 +32,11 @@ pub(super) fn carry_out(at: &At<'_>, step: &Step) -> Result<bool> {
         Act::Spread { image, hosts, .. } => images::spread(image, hosts, at),
         Act::Network(words) => network::create(at, words),
         Act::Join => network::join(at).map(|()| false),
+        Act::Balance(balanced) => {
+            let service = &balanced.front.service;
+            let servers = balance::Servers::of(&at.plan.cluster, service, at.hosts)?;
+            balance::give(balanced, &servers, at.hosts, at.stop).map(|()| false)
+        }
         Act::Known(words) => {
             let done = at.run(words)?;
             let what = || format!("the names on {}", at.host.name());

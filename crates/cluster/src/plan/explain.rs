@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Act, Phase, Plan, ReadyBy, Step};
+use super::{Act, Balancer, Phase, Plan, ReadyBy, Step};
 use crate::shell::join;
 use crate::spec::units;
 
@@ -60,6 +60,15 @@ impl fmt::Display for Step {
             | Act::Start { words, .. }
             | Act::Run { words, .. } => {
                 write!(f, "coracle {}", join(words))
+            }
+            Act::Balance(balanced) => {
+                let files: Vec<String> = balanced.balancers.iter().map(Balancer::told).collect();
+                let service = &balanced.front.service;
+                write!(
+                    f,
+                    "write {}    # a server for each container of {service}",
+                    files.join(", ")
+                )
             }
             Act::Ranks(ranks) => f.write_str(&ranks.explained()),
             Act::Ready { container, by, within } => match by {

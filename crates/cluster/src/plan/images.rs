@@ -1,6 +1,6 @@
 //! The images of a plan.
 
-use super::{Act, Site, Step, told};
+use super::{Act, Site, Step, balance, told};
 use crate::spec::{Image, Kind, Spec};
 
 /// The images of a file, each once.
@@ -9,11 +9,11 @@ pub(crate) fn of(spec: &Spec) -> Vec<Image> {
     let batch = spec.batch.iter().flat_map(|batch| {
         [&batch.front, &batch.control, &batch.compute.image].map(|name| Image::Named(name.clone()))
     });
-    let batch: Vec<Image> = batch.collect();
+    let more: Vec<Image> = batch.chain(balance::images(spec)).collect();
     let nodes = (spec.nodes > 0).then_some(spec.image.as_ref());
     let all = nodes.into_iter().chain(services.map(|image| image.or(spec.image.as_ref())));
     let mut seen: Vec<Image> = Vec::new();
-    for image in all.flatten().chain(&batch) {
+    for image in all.flatten().chain(&more) {
         if !seen.contains(image) {
             seen.push(image.clone());
         }

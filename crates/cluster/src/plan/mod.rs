@@ -4,6 +4,7 @@
 //! Phases follow each other; the steps of one are carried out at once. A step is a command of
 //! Coracle on a node wherever that is possible, so that what is printed can be typed.
 
+pub(crate) mod balance;
 mod explain;
 mod files;
 mod found;
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 use crate::shell::{join, quote};
 use crate::spec::{Image, Kind, Launch, Network, Ready, Service, Spec, SshHost, units};
+
+pub use balance::{Balanced, Balancer};
 
 /// The label of every container and network of a cluster, with the cluster's name.
 pub const LABEL: &str = "coracle.cluster";
@@ -34,6 +37,9 @@ pub const PROGRAM: &str = "/run/coracle/coracle";
 pub const RSH: &str = "/run/coracle/rsh";
 /// The directory of doors' sockets, in node containers.
 pub const DOORS: &str = "/run/coracle/door";
+
+/// The name of the phase that has the images.
+pub(crate) const IMAGES: &str = "images";
 
 /// Nodes reach each other within so long.
 const MEETING: Duration = Duration::from_mins(1);
@@ -126,6 +132,8 @@ pub enum Act {
         /// It has failed after so long.
         within: Duration,
     },
+    /// Tells the balancers of a service which containers it has.
+    Balance(Box<Balanced>),
     /// Waits, by this command, until other hosts know containers.
     Known(Vec<String>),
     /// Runs the application to its end as ranks that the host's launcher starts.
@@ -293,39 +301,33 @@ pub fn unknown_sites(spec: &Spec, directory: &str) -> Vec<Site> {
 /// Plans the first backend of a file for these hosts, of which there is at least one.
 pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
     let backend = &spec.backends[0];
-    let mut phases = Vec::new();
-    let mut phase = |name: &str, steps: Vec<Step>| {
-        if !steps.is_empty() {
-            phases.push(Phase { name: name.to_owned(), steps });
-        }
-    };
+    let mut phases: Vec<Phase> = Vec::new();
+    let mut phase =
+        |name: &str, steps: Vec<Step>| phases.push(Phase { name: name.to_owned(), steps });
     phase("hosts", hosts(spec));
     let is_here = sites.iter().any(|site| site.host.is_none());
-    phase("images", if is_here { images::all(spec) } else { images::spread(spec, sites) });
+    phase(IMAGES, if is_here { images::all(spec) } else { images::spread(spec, sites) });
     phase("network", network(spec, sites));
     phase("join", join_hosts(spec));
     phase("start nodes", nodes(spec, sites));
     phase("meet", meet(spec, sites));
     phase("input", files::input(spec, sites));
     for level in levels(spec) {
-        let names: Vec<&str> = level.iter().map(|service| &*service.name).collect();
-        let replicas = |service: &&Service| 1..=service.replicas.first();
-        let all = || level.iter().flat_map(|one| replicas(one).map(move |number| (*one, number)));
-        phase(
-            &format!("start {}", names.join(", ")),
-            all().map(|(service, number)| start(spec, sites, service, number)).collect(),
-        );
-        phase(
-            &format!("ready {}", names.join(", ")),
-            all().map(|(service, number)| ready(spec, sites, service, number)).collect(),
-        );
-        phase(&format!("known {}", names.join(", ")), known(spec, sites, &level));
-        phase("balance", level.iter().filter_map(|service| balance(service)).collect());
+        let numbers = |service: &Service| 1..=service.replicas.first();
+        let all: Vec<(&Service, u32)> = level
+            .iter()
+            .flat_map(|service| numbers(service).map(move |number| (*service, number)))
+            .collect();
+        phases.extend(replicas(spec, sites, &all));
+        phases.extend(level.iter().flat_map(|one| balance::phases(spec, sites, one)));
     }
+    let mut phase =
+        |name: &str, steps: Vec<Step>| phases.push(Phase { name: name.to_owned(), steps });
     phase("batch", batch(spec));
     phase("run", run(spec, sites));
     phase("output", files::output(spec, sites));
     phase("move", moving(spec));
+    phases.retain(|phase| !phase.steps.is_empty());
     let nodes = (1..=spec.nodes).map(|number| {
         let (name, site) = (format!("node{number}"), site(sites, number));
         let (container, host) = (node_container(spec, &name), site.host.clone());
@@ -335,6 +337,27 @@ pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
     let variables = launch_variables(spec);
     let found = found::told(spec, sites);
     Plan { cluster, backend, phases, nodes: nodes.collect(), variables, found }
+}
+
+/// The phases that start containers of services, which do not wait for each other.
+pub(crate) fn replicas(spec: &Spec, sites: &[Site], all: &[(&Service, u32)]) -> Vec<Phase> {
+    let mut names: Vec<&str> = all.iter().map(|(service, _)| &*service.name).collect();
+    names.dedup();
+    let names = names.join(", ");
+    let image = all.first().and_then(|(service, _)| service.image.as_ref());
+    let containers: Vec<String> =
+        all.iter().map(|(service, number)| service_container(spec, service, *number)).collect();
+    let each = |step: fn(&Spec, &[Site], &Service, u32) -> Step| {
+        all.iter().map(|(service, number)| step(spec, sites, service, *number)).collect()
+    };
+    vec![
+        Phase { name: format!("start {names}"), steps: each(start) },
+        Phase { name: format!("ready {names}"), steps: each(ready) },
+        Phase {
+            name: format!("known {names}"),
+            steps: known_to_all(spec, sites, image, &containers),
+        },
+    ]
 }
 
 /// The name of a node's container.
@@ -599,7 +622,9 @@ fn start(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
     let container = service_container(spec, service, number);
     let own = format!("{}-{number}", service.name);
     let label = (SERVICE_LABEL, &*service.name);
-    let mut words = beginning(spec, &container, [&own, &service.name], label);
+    // The service's name leads to its balancers, if it has some.
+    let alias = if service.balance.is_some() { &own } else { &service.name };
+    let mut words = beginning(spec, &container, [&own, alias], label);
     words.extend(pair("--restart", service.restart.word()));
     words.extend(variables(&service.env));
     words.extend(service.volumes.iter().flat_map(|text| volume(site, text)));
@@ -638,19 +663,19 @@ fn ready(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
     Step { host: site.host.clone(), act: Act::Ready { container, by, within } }
 }
 
-/// Every other host knows the services of a level before anything that comes after them starts.
-fn known(spec: &Spec, sites: &[Site], level: &[&Service]) -> Vec<Step> {
-    if sites.len() < 2 || spec.network == Some(Network::Host) {
+/// Every other host knows containers before anything that comes after them starts.
+fn known_to_all(
+    spec: &Spec,
+    sites: &[Site],
+    image: Option<&Image>,
+    containers: &[String],
+) -> Vec<Step> {
+    if sites.len() < 2 || spec.network == Some(Network::Host) || containers.is_empty() {
         return Vec::new();
     }
-    let names = level.iter().flat_map(|service| {
-        (1..=service.replicas.first()).map(|number| service_container(spec, service, number))
-    });
-    let names: Vec<String> = names.collect();
     let step = |site: &Site| {
         let words = ["cluster", "meet", "--known", "--within"].map(str::to_owned).into_iter();
-        let words = words.chain([units::spell(MEETING)]).chain(names.iter().cloned());
-        let image = level.first().and_then(|service| service.image.as_ref());
+        let words = words.chain([units::spell(MEETING)]).chain(containers.iter().cloned());
         let act = Act::Known(in_passing(spec, site, image, words));
         Step { host: site.host.clone(), act }
     };
@@ -676,13 +701,6 @@ fn in_passing(
     words.push(image_name(spec, image));
     words.extend(command);
     words
-}
-
-fn balance(service: &Service) -> Option<Step> {
-    let balance = service.balance.as_ref()?;
-    let pair = if balance.pair { "a pair of " } else { "" };
-    let publish = service.publish.join(", ");
-    Some(told(format!("{pair}{} before {}, published as {publish}", balance.by, service.name)))
 }
 
 fn batch(spec: &Spec) -> Vec<Step> {

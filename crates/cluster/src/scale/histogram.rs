@@ -49,6 +49,14 @@ impl Histogram {
         self.total += 1;
     }
 
+    /// Counts all times of another one.
+    pub fn merge(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count = count.saturating_add(*more);
+        }
+        self.total += other.total;
+    }
+
     /// How many times were counted.
     pub fn total(&self) -> u64 {
         self.total

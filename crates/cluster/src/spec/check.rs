@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use containers::config::nearest::nearest;
 
 use super::reader::{Table, Value};
-use super::{Kind, Launch, Network, Replicas, Spec};
+use super::{Kind, Launch, Measure, Mode, Network, Replicas, Service, Spec};
 use crate::error::{Error, Result};
 
 /// Checks a file whose values are right each for itself; `top` shows where they are.
@@ -115,17 +115,59 @@ fn services(top: &Table<'_>, spec: &Spec) -> Result<()> {
             Replicas::Fixed(count) => *count > 1,
             Replicas::Scaled(_) => true,
         };
-        let fixed = service.publish.iter().any(|publish| publish.contains(':'));
-        if several && fixed && service.balance.is_none() {
+        if several && service.has_fixed_port() && service.balance.is_none() {
             let fact = "replicas cannot share a port of the host";
             let hint = "add balance = { by = \"haproxy\" }, or publish without a port of the host";
             return Err(wrong(top, at_key(top, &service.name, "publish"), fact, hint));
         }
     }
+    for service in &spec.services {
+        balance(top, spec, service)?;
+    }
     if let Some(circle) = circle(spec) {
         let value = at_key(top, &circle[0], "after");
         let fact = format!("services wait for each other: {}", circle.join(" -> "));
         return Err(wrong(top, value, &fact, "take one of them out of after"));
+    }
+    Ok(())
+}
+
+/// What a service and its balancer, or its rule without one, say of each other.
+fn balance(top: &Table<'_>, spec: &Spec, service: &Service) -> Result<()> {
+    let Some(balance) = &service.balance else {
+        if let Replicas::Scaled(_) = service.replicas {
+            let value = at_key(top, &service.name, "replicas");
+            let fact = "nothing measures what the rule asks for";
+            return Err(wrong(top, value, fact, "add balance = { by = \"haproxy\" }"));
+        }
+        return Ok(());
+    };
+    let at = || at_key(top, &service.name, "balance");
+    if spec.network == Some(Network::Host) {
+        let fact = "in a network of kind host its containers would share their ports";
+        return Err(wrong(top, at(), fact, "leave network out, or write network = \"names\""));
+    }
+    if service.ports().is_none() {
+        let fact = "its ports are not known, or no single ports of TCP";
+        return Err(wrong(top, at(), fact, "write publish = [\"8080:80\"]"));
+    }
+    let own = super::balancers(&service.name);
+    let is_own = |name: &str| {
+        let rest = name.strip_prefix(&*own);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    if let Some(other) = spec.services.iter().find(|other| is_own(&other.name)) {
+        let value = at_service(top, &other.name);
+        let fact = format!("the balancer of {} has this name", service.name);
+        return Err(wrong(top, value, &fact, "rename it"));
+    }
+    if let (Mode::Tcp, Replicas::Scaled(rule)) = (balance.mode, &service.replicas) {
+        let mut terms = rule.up.terms.iter().chain(&rule.down.terms);
+        if terms.any(|term| matches!(term.measure, Measure::Percentile(_))) {
+            let value = at_key(top, &service.name, "replicas");
+            let fact = "without HTTP there are no times of answers";
+            return Err(wrong(top, value, fact, "use rate and rate/replica, or mode = \"http\""));
+        }
     }
     Ok(())
 }
@@ -228,15 +270,12 @@ pub(super) fn is_carried_out(top: &Table<'_>, spec: &Spec) -> Result<()> {
         }
     }
     for service in &spec.services {
-        let keys = ["build", "balance"]
-            .iter()
-            .find_map(|key| at_key(top, &service.name, key).map(|value| (*key, value)));
-        if let Some((key, value)) = keys {
-            return not_yet(Some(value), key);
+        if let Some(value) = at_key(top, &service.name, "build") {
+            return not_yet(Some(value), "build");
         }
-        if matches!(service.replicas, Replicas::Scaled(_)) {
-            let value = at_key(top, &service.name, "replicas");
-            return not_yet(value, "a number that follows a rule");
+        if service.balance.as_ref().is_some_and(|balance| balance.pair) {
+            let value = at_key(top, &service.name, "balance");
+            return not_yet(value, "a pair of balancers");
         }
     }
     Ok(())

@@ -23,7 +23,9 @@ use reader::{Reader, Table, Value};
 pub use backends::{Backend, Kind, SshHost, Storage, Topology};
 pub use batch::{Batch, BeforeEnd, Checkpoint, CheckpointFiles, Compute, Restart};
 pub use condition::{Condition, Measure, Sign, Term};
-pub use services::{Balance, Ready, Replicas, RestartPolicy, Scaling, Service};
+pub use services::{
+    Balance, Mode, REPLICAS, Ready, Replicas, RestartPolicy, Scaling, Service, balancers,
+};
 
 /// The most nodes of a file.
 pub const NODES: u32 = 1000;

@@ -89,8 +89,25 @@ pub struct Scaling {
 pub struct Balance {
     /// The program: `haproxy`.
     pub by: String,
+    /// Its image.
+    pub image: String,
+    /// What it balances.
+    pub mode: Mode,
     /// A second one takes over from the first.
     pub pair: bool,
+    /// How long a container that is to go has for the requests that it is at.
+    pub drain: Duration,
+    /// A connection on which nothing comes for so long is closed.
+    pub timeout: Duration,
+}
+
+/// What a load balancer balances (`balance.mode`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Requests of HTTP.
+    Http,
+    /// Connections.
+    Tcp,
 }
 
 /// What happens when a container of a service ends (`restart`).
@@ -113,6 +130,36 @@ impl RestartPolicy {
             Self::No => "no",
         }
     }
+}
+
+impl Service {
+    /// The ports at which a balancer takes connections for it: those of its containers that are
+    /// published, or else the one that is looked at. `None` if they are not single ports of TCP, or
+    /// there is none.
+    pub fn ports(&self) -> Option<Vec<u16>> {
+        let port = |text: &String| {
+            let port = text.rsplit(':').next()?;
+            port.strip_suffix("/tcp").unwrap_or(port).parse().ok().filter(|port| *port > 0)
+        };
+        let mut ports: Vec<u16> = self.publish.iter().map(port).collect::<Option<_>>()?;
+        if let (true, Ready::Tcp(port) | Ready::Http { port, .. }) = (ports.is_empty(), &self.ready)
+        {
+            ports.push(*port);
+        }
+        ports.sort_unstable();
+        ports.dedup();
+        (!ports.is_empty()).then_some(ports)
+    }
+
+    /// Whether a port of the host is named, which one container alone can have.
+    pub fn has_fixed_port(&self) -> bool {
+        self.publish.iter().any(|publish| publish.contains(':'))
+    }
+}
+
+/// The name of a service's balancers, which are a service themselves.
+pub fn balancers(service: &str) -> String {
+    format!("{service}-balance")
 }
 
 impl Replicas {
@@ -142,8 +189,12 @@ pub(super) const ALL: &[&str] = &[
     "zone",
 ];
 const READY: &[&str] = &["tcp", "http", "command", "within"];
-const REPLICAS: &[&str] = &["min", "max", "up", "down", "cool"];
-const MOST: u64 = 1000;
+const RULE: &[&str] = &["min", "max", "up", "down", "cool"];
+/// The image of a balancer for which the file names none.
+const IMAGE: &str = "docker.io/library/haproxy:2.6";
+const BALANCE: &[&str] = &["by", "image", "mode", "pair", "drain", "timeout"];
+/// The most containers of a service.
+pub const REPLICAS: u32 = 1000;
 
 pub(super) fn read(top: &Table<'_>) -> Result<Vec<Service>> {
     let Some(all) = top.get("service") else { return Ok(Vec::new()) };
@@ -214,11 +265,11 @@ fn http_at(value: &Value<'_>) -> Result<Ready> {
 
 fn replicas(value: &Value<'_>) -> Result<Replicas> {
     if !value.is_table() {
-        return Ok(Replicas::Fixed(value.number(0..=MOST)? as u32));
+        return Ok(Replicas::Fixed(value.number(0..=REPLICAS.into())? as u32));
     }
-    let table = value.table(REPLICAS)?;
+    let table = value.table(RULE)?;
     let hint = "write replicas = { min = 1, max = 8, up = \"...\", down = \"...\" }";
-    let number = |key: &str| table.need(key, hint)?.number(0..=MOST);
+    let number = |key: &str| table.need(key, hint)?.number(0..=REPLICAS.into());
     let (min, max) = (number("min")?, number("max")?);
     if min > max {
         return Err(value.wrong("max is less than min", "write min = 1, max = 8"));
@@ -260,10 +311,18 @@ fn condition(value: &Value<'_>, sign: Sign) -> Result<Condition> {
 }
 
 fn balance(value: &Value<'_>) -> Result<Balance> {
-    let table = value.table(&["by", "pair"])?;
+    let table = value.table(BALANCE)?;
     let by = table.need("by", "write balance = { by = \"haproxy\" }")?;
+    let text = |key: &str| table.get(key).map(|value| value.filled()).transpose();
+    let time = |key: &str| table.get(key).map(|value| value.time()).transpose();
     Ok(Balance {
         by: by.one_of(&[("haproxy", "haproxy")])?.to_owned(),
+        image: text("image")?.unwrap_or_else(|| IMAGE.to_owned()),
+        mode: table.get("mode").map_or(Ok(Mode::Http), |value| {
+            value.one_of(&[("http", Mode::Http), ("tcp", Mode::Tcp)])
+        })?,
         pair: table.get("pair").map_or(Ok(false), |value| value.flag())?,
+        drain: time("drain")?.unwrap_or(Duration::from_secs(30)),
+        timeout: time("timeout")?.unwrap_or(Duration::from_mins(1)),
     })
 }

@@ -203,7 +203,7 @@ fn what_is_not_carried_out_is_refused_with_its_place() {
         read_to_start(&files.join(name)).unwrap();
     }
     for (name, fact, place) in [
-        ("site.toml", "service.web.balance: balance is not carried out yet", "site.toml:7:"),
+        ("site.toml", "service.web.balance: a pair of balancers is not carried", "site.toml:7:"),
         ("farm.toml", "batch: batch is not carried out yet", "farm.toml:5:"),
         ("comd.toml", "backend: a backend of kind qemu is not carried out yet", "comd.toml:7:"),
     ] {
@@ -228,12 +228,12 @@ fn a_service_is_not_called_as_a_container() {
 fn rules_that_cannot_work_are_refused() {
     let file = |rule: &str| {
         read_text(&format!(
-            "name = \"lab\"\n[service.web]\nimage = \"a\"\nreplicas = {{ {rule} }}\n"
+            "name = \"lab\"\n[service.web]\nimage = \"a\"\npublish = [\"80\"]\n\
+             balance = {{ by = \"haproxy\" }}\nreplicas = {{ {rule} }}\n"
         ))
     };
     let up = "up = \"p95 > 40ms for 3s\"";
     let down = "down = \"p95 < 15ms for 30s\"";
-    // It is a rule; that no driver carries it out yet is another error.
     file(&format!("min = 1, max = 8, {up}, {down}")).unwrap();
     for (rule, fact) in [
         (format!("min = 4, max = 2, {up}, {down}"), "max is less than min"),
@@ -246,5 +246,38 @@ fn rules_that_cannot_work_are_refused() {
     ] {
         let error = file(&rule).unwrap_err().to_string();
         assert!(error.contains(fact), "{error}");
+    }
+}
+
+#[test]
+fn balancers_that_cannot_work_are_refused() {
+    let web = |more: &str| {
+        let text = format!("name = \"lab\"\nimage = \"a\"\n{more}");
+        read_text(&text).map(drop).map_err(|error| error.to_string())
+    };
+    let balance = "balance = { by = \"haproxy\" }\n";
+    let rule =
+        "replicas = { min = 1, max = 8, up = \"p95 > 40ms for 3s\", down = \"rate < 3 for 9s\" }";
+    let publish = "publish = [\"127.0.0.1:8080:80/tcp\", \"443\"]\n";
+    web(&format!("[service.web]\n{publish}{balance}{rule}\n")).unwrap();
+    web(&format!("[service.web]\nready = {{ tcp = 80 }}\n{balance}")).unwrap();
+    let tcp = "publish = [\"80\"]\nbalance = { by = \"haproxy\", mode = \"tcp\" }\n";
+    for (text, fact) in [
+        (format!("[service.web]\n{rule}\n"), "nothing measures what the rule asks for"),
+        (format!("[service.web]\n{balance}"), "its ports are not known"),
+        (format!("[service.web]\npublish = [\"53:53/udp\"]\n{balance}"), "no single ports of TCP"),
+        (format!("[service.web]\npublish = [\"80-90\"]\n{balance}"), "no single ports of TCP"),
+        (
+            format!("network = \"host\"\n[service.web]\n{publish}{balance}"),
+            "would share their ports",
+        ),
+        (format!("[service.web]\n{tcp}{rule}\n"), "there are no times of answers"),
+        (
+            format!("[service.web]\n{publish}{balance}[service.web-balance-1]\n"),
+            "the balancer of web has this name",
+        ),
+    ] {
+        let error = web(&text).unwrap_err();
+        assert!(error.contains(fact) && error.contains("lab.toml:"), "{error}");
     }
 }

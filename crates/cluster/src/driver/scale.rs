@@ -1,0 +1,343 @@
+//! More or fewer containers of a service in a cluster that is up, and new ones in their place.
+//!
+//! The containers of a service are counted from 1 without gaps: new ones have the next numbers, and
+//! the last ones go first. Nothing is remembered beside the containers.
+
+use std::path::Path;
+
+use containers::config::nearest::nearest;
+
+use super::at::words;
+use super::balance::Servers;
+use super::hosts::{Hosts, failed};
+use super::member::{members, not_up};
+use super::phases::Phases;
+use super::{Container, INTERRUPTED, Setting, Watcher, balance, status};
+use crate::error::{Error, Result};
+use crate::place::Place;
+use crate::plan::{self, Plan, Site};
+use crate::spec::{Replicas, Service, Spec};
+
+/// So many containers are started at once: each takes memory and processors while it starts.
+const AT_ONCE: usize = 16;
+/// What the name of a container has at its end while another one takes its place.
+const OLD: &str = "-old";
+
+/// How many containers a service had, and has now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scaled {
+    /// Before.
+    pub before: u32,
+    /// Now.
+    pub now: u32,
+}
+
+/// Has services of a cluster that is up have so many containers. `directory` is where relative
+/// paths of the file start, absolute.
+///
+/// # Errors
+/// If a service does not exist, the cluster is not up, a number is none that its rule allows, or a
+/// container does not become ready: it is removed, and those that were there stay. If another
+/// driver is at it.
+pub fn scale(
+    spec: &Spec,
+    setting: &Setting,
+    directory: &Path,
+    wanted: &[(String, u32)],
+    watcher: &dyn Watcher,
+) -> Result<Vec<Scaled>> {
+    let services: Vec<(&Service, u32)> = wanted
+        .iter()
+        .map(|(name, count)| {
+            let service = service(spec, name)?;
+            is_allowed(service, *count)?;
+            Ok((service, *count))
+        })
+        .collect::<Result<_>>()?;
+    let change = |changing: &Changing<'_>| {
+        services.iter().map(|(service, count)| changing.set(service, *count, None)).collect()
+    };
+    changing(spec, setting, directory, watcher, change)
+}
+
+/// Starts new containers of services in the place of those that are there. With a balancer no
+/// request is lost: there is one container more meanwhile, and each ends its requests before it
+/// goes. Without one each is stopped before its successor starts, and started again if that does
+/// not become ready.
+///
+/// # Errors
+/// As [`scale`].
+pub fn replace(
+    spec: &Spec,
+    setting: &Setting,
+    directory: &Path,
+    names: &[String],
+    watcher: &dyn Watcher,
+) -> Result<()> {
+    let services: Vec<&Service> =
+        names.iter().map(|name| service(spec, name)).collect::<Result<_>>()?;
+    let change = |changing: &Changing<'_>| {
+        let images = changing.phases.plan.phases.iter().filter(|phase| phase.name == plan::IMAGES);
+        for phase in images {
+            changing.phases.carry_out(phase)?;
+        }
+        services.iter().try_for_each(|service| changing.replace(service))
+    };
+    changing(spec, setting, directory, watcher, change)
+}
+
+fn service<'s>(spec: &'s Spec, name: &str) -> Result<&'s Service> {
+    spec.services.iter().find(|service| service.name == name).ok_or_else(|| {
+        let names: Vec<&str> = spec.services.iter().map(|service| &*service.name).collect();
+        let hint = match nearest(name, names.iter().copied(), 3) {
+            Some(near) => format!("did you mean {near}?"),
+            None if names.is_empty() => "the file has none".to_owned(),
+            None => format!("there are {}", names.join(", ")),
+        };
+        Error::new(format!("cluster {} has no service {name:?}", spec.name)).with_hint(hint)
+    })
+}
+
+/// A service cannot have a number that its file would refuse.
+fn is_allowed(service: &Service, count: u32) -> Result<()> {
+    let name = &service.name;
+    match &service.replicas {
+        Replicas::Scaled(rule) if !(rule.min..=rule.max).contains(&count) => {
+            let (min, max) = (rule.min, rule.max);
+            let fact = format!("{name} has a rule, which allows {min} to {max} containers");
+            Err(Error::new(fact).with_hint("change min or max in the file"))
+        }
+        _ if count > 1 && service.balance.is_none() && service.has_fixed_port() => {
+            let fact = format!("containers of {name} cannot share a port of the host");
+            let hint = "add balance = { by = \"haproxy\" }, or publish without a port of the host";
+            Err(Error::new(fact).with_hint(hint))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Changes a cluster that is up.
+fn changing<T>(
+    spec: &Spec,
+    setting: &Setting,
+    directory: &Path,
+    watcher: &dyn Watcher,
+    change: impl FnOnce(&Changing<'_>) -> Result<T>,
+) -> Result<T> {
+    if !super::is_known(setting, &spec.name) {
+        return Err(not_up(&spec.name));
+    }
+    let place = Place::take(&setting.store, &spec.name)?;
+    let reached = super::reach_sites(setting, &spec.name, directory)
+        .and_then(|reached| members(&spec.name, &reached.0).map(|_| reached));
+    let (hosts, sites) = match reached {
+        Ok(reached) => reached,
+        Err(error) => {
+            // Another driver may have ended it while this one has waited.
+            place.leave();
+            return Err(error);
+        }
+    };
+    if hosts.is_local() {
+        place.share()?;
+    }
+    let plan = plan::plan(spec, &sites);
+    change(&Changing::of(spec, &plan, (&hosts, &sites), place.path(), watcher))
+}
+
+/// A cluster that is up, and that no other driver changes meanwhile.
+pub(super) struct Changing<'a> {
+    spec: &'a Spec,
+    phases: Phases<'a>,
+}
+
+impl<'a> Changing<'a> {
+    pub(super) fn of(
+        spec: &'a Spec,
+        plan: &'a Plan,
+        (hosts, sites): (&'a Hosts, &'a [Site]),
+        kept: &'a Path,
+        watcher: &'a dyn Watcher,
+    ) -> Self {
+        Self { spec, phases: Phases { plan, hosts, sites, kept, watcher } }
+    }
+
+    /// The containers of a service that run or are started again, each with its number.
+    pub(super) fn containers(&self, service: &Service) -> Result<Vec<(u32, Container)>> {
+        let all = self.all(service)?.into_iter();
+        let goes_on = |one: &Container| ["running", "restarting", "paused"].contains(&&*one.state);
+        let mut found: Vec<(u32, Container)> = all.filter(|(_, one)| goes_on(one)).collect();
+        found.sort_by_key(|(number, _)| *number);
+        Ok(found)
+    }
+
+    /// The same with those that have ended. What is set aside has no number.
+    fn all(&self, service: &Service) -> Result<Vec<(u32, Container)>> {
+        let all = status::status(&self.spec.name, self.phases.hosts)?.into_iter();
+        let numbered = all.filter(|one| one.role == service.name).filter_map(|one| {
+            let short = status::short(&self.spec.name, &one.name);
+            let number = short.rsplit_once('-')?.1.parse().ok()?;
+            Some((number, one))
+        });
+        Ok(numbered.collect())
+    }
+
+    /// Has the balancers of a service know its containers, and ends what a killed driver has left.
+    pub(super) fn settle(&self, service: &Service) -> Result<()> {
+        self.mend(service)?;
+        self.tell_balancers(service, |_| true)
+    }
+
+    /// Has a service have so many containers. Nothing happens if it has not `from` of them, where
+    /// that is given: somebody else has changed it.
+    pub(super) fn set(&self, service: &Service, count: u32, from: Option<u32>) -> Result<Scaled> {
+        self.mend(service)?;
+        let there = self.containers(service)?;
+        let before = u32::try_from(there.len()).unwrap_or(u32::MAX);
+        if from.is_some_and(|from| from != before) {
+            self.tell_balancers(service, |_| true)?;
+            return Ok(Scaled { before, now: before });
+        }
+        let is_there = |number: &u32| there.iter().any(|(other, _)| other == number);
+        let missing: Vec<u32> = (1..=count).filter(|number| !is_there(number)).collect();
+        self.grow(service, &missing)?;
+        // A command of a driver that was killed may have started one meanwhile.
+        let mut gone = self.all(service)?;
+        gone.retain(|(number, _)| !(1..=count).contains(number));
+        self.shrink(service, &gone)?;
+        self.tell_balancers(service, |_| true)?;
+        Ok(Scaled { before, now: count })
+    }
+
+    /// Starts containers of these numbers, and has the balancers know them when they are ready.
+    fn grow(&self, service: &Service, numbers: &[u32]) -> Result<()> {
+        for some in numbers.chunks(AT_ONCE) {
+            let all: Vec<(&Service, u32)> = some.iter().map(|number| (service, *number)).collect();
+            for phase in plan::replicas(self.spec, self.phases.sites, &all) {
+                if let Err(error) = self.phases.carry_out(&phase) {
+                    self.remove_new(service, some);
+                    return Err(error);
+                }
+            }
+            self.tell_balancers(service, |_| true)?;
+        }
+        Ok(())
+    }
+
+    /// Removes containers that did not become ready.
+    fn remove_new(&self, service: &Service, numbers: &[u32]) {
+        let Ok(all) = self.all(service) else { return };
+        let new = all.into_iter().filter(|(number, _)| numbers.contains(number));
+        let new: Vec<Container> = new.map(|(_, container)| container).collect();
+        if let Err(left) = self.remove(&new) {
+            self.phases.watcher.note(&left.to_string());
+        }
+    }
+
+    /// Takes containers from the balancers and ends them.
+    fn shrink(&self, service: &Service, gone: &[(u32, Container)]) -> Result<()> {
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let short = |one: &Container| status::short(&self.spec.name, &one.name).to_owned();
+        let names: Vec<String> = gone.iter().map(|(_, one)| short(one)).collect();
+        self.tell_balancers(service, |name| !names.iter().any(|gone| gone == name))?;
+        let gone: Vec<Container> = gone.iter().map(|(_, one)| one.clone()).collect();
+        self.remove(&gone)
+    }
+
+    /// Has the balancers of a service know those of its containers that are wanted, by their names.
+    fn tell_balancers(&self, service: &Service, wanted: impl Fn(&str) -> bool) -> Result<()> {
+        let (hosts, watcher) = (self.phases.hosts, self.phases.watcher);
+        let Some(balanced) = plan::balance::of(self.spec, self.phases.sites, service) else {
+            return Ok(());
+        };
+        let mut servers = Servers::of(&self.spec.name, &service.name, hosts)?;
+        servers.retain(wanted);
+        balance::give(&balanced, &servers, hosts, &|| watcher.is_stopped())
+    }
+
+    /// Stops and removes containers.
+    fn remove(&self, containers: &[Container]) -> Result<()> {
+        let remove = |container: &Container| {
+            self.on_host(container, &["stop", &container.name])?;
+            self.on_host(container, &["rm", "-f", &container.name])
+        };
+        let done = super::hosts::at_once(containers.iter(), remove);
+        done.into_iter().collect()
+    }
+
+    /// Runs a command on a container's host.
+    fn on_host(&self, container: &Container, command: &[&str]) -> Result<()> {
+        let host = self.phases.hosts.of(Some(&container.host))?;
+        let command = words(command);
+        let done = host.run(&command)?;
+        if done.is_good() { Ok(()) } else { Err(failed(&container.name, &command, &done)) }
+    }
+
+    fn replace(&self, service: &Service) -> Result<()> {
+        self.mend(service)?;
+        let there = self.containers(service)?;
+        if service.balance.is_none() {
+            return there.iter().try_for_each(|one| self.exchange(service, one));
+        }
+        let extra = there.last().map_or(1, |(number, _)| number + 1);
+        self.grow(service, &[extra])?;
+        let replaced = there.iter().try_for_each(|one| {
+            if self.phases.watcher.is_stopped() {
+                return Err(Error::new(INTERRUPTED));
+            }
+            self.shrink(service, std::slice::from_ref(one))?;
+            self.grow(service, &[one.0])
+        });
+        // It stands in for one that did not become ready.
+        replaced?;
+        let all = self.containers(service)?;
+        let last: Vec<_> = all.into_iter().filter(|(number, _)| *number == extra).collect();
+        self.shrink(service, &last)
+    }
+
+    /// Stops a container and starts a new one of its number; if that does not become ready the old
+    /// one goes on.
+    fn exchange(&self, service: &Service, (number, old): &(u32, Container)) -> Result<()> {
+        let aside = format!("{}{OLD}", old.name);
+        self.on_host(old, &["stop", &old.name])?;
+        self.on_host(old, &["rename", &old.name, &aside])?;
+        self.succeed(service, *number, &Container { name: aside, ..old.clone() })
+    }
+
+    /// Starts the container that takes the place of one that was set aside, if it is not there.
+    fn succeed(&self, service: &Service, number: u32, old: &Container) -> Result<()> {
+        match self.grow(service, &[number]) {
+            Ok(()) => self.remove(std::slice::from_ref(old)),
+            Err(error) => match self.bring_back(old) {
+                Ok(()) => Err(error),
+                Err(also) => Err(Error::new(format!("{error}\n{also}"))),
+            },
+        }
+    }
+
+    /// Gives a container its name again, and starts it.
+    fn bring_back(&self, old: &Container) -> Result<()> {
+        let name = old.name.strip_suffix(OLD).unwrap_or(&old.name);
+        self.on_host(old, &["rename", &old.name, name])?;
+        let old = Container { name: name.to_owned(), ..old.clone() };
+        self.on_host(&old, &["start", &old.name])
+    }
+
+    /// Goes on where a driver was killed: a container that was set aside gets its successor, or
+    /// comes back.
+    fn mend(&self, service: &Service) -> Result<()> {
+        let all = status::status(&self.spec.name, self.phases.hosts)?;
+        for old in all.iter().filter(|one| one.role == service.name) {
+            let name = old.name.strip_suffix(OLD);
+            let number = name.and_then(|name| name.rsplit_once('-')?.1.parse().ok());
+            if let Some(number) = number
+                && let Err(error) = self.succeed(service, number, old)
+            {
+                self.phases.watcher.note(&error.to_string());
+            }
+        }
+        Ok(())
+    }
+}

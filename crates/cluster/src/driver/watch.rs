@@ -1,0 +1,348 @@
+//! A cluster that is up is watched: rules are followed, hosts that are lost are told, and its end
+//! by somebody else is seen.
+//!
+//! One process at a time follows the rules of a cluster. It holds the lock of a file in the
+//! cluster's directory, and ends when that file is gone: so `down` ends it without having to know
+//! which process it is.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::follow::{Up, follow};
+use super::member::members;
+use super::{Cluster, Lost, Setting, Watcher, status_of_reached};
+use crate::error::{Error, Result};
+use crate::place;
+use crate::spec::{Replicas, Scaling, Service, Spec};
+
+/// How often is looked whether somebody asks for the end.
+const GLANCE: Duration = Duration::from_millis(100);
+/// How often is looked whether a host is lost.
+const HOSTS: Duration = Duration::from_secs(1);
+/// How often is looked whether somebody else has ended the cluster.
+const LOOK: Duration = Duration::from_secs(5);
+/// Somebody who only looks whether the lock is held has it for a moment.
+const MOMENT: Duration = Duration::from_secs(1);
+/// Hosts that are lost are reached again after so long.
+const AGAIN: Duration = Duration::from_secs(10);
+/// A process that follows rules begins, and ends, within so long.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The file whose lock it holds, and the one that it writes to in the background.
+const HELD: &str = "watch";
+const LOG: &str = "watch.log";
+
+/// The services of a file whose number of containers follows a rule.
+fn with_rules(spec: &Spec) -> impl Iterator<Item = (&Service, &Scaling)> {
+    spec.services.iter().filter_map(|service| match &service.replicas {
+        Replicas::Scaled(rule) => Some((service, &**rule)),
+        Replicas::Fixed(_) => None,
+    })
+}
+
+/// Whether a file has rules that have to be followed.
+pub fn has_rules(spec: &Spec) -> bool {
+    with_rules(spec).next().is_some()
+}
+
+/// What says that this process follows the rules of a cluster.
+struct Held {
+    file: File,
+    path: PathBuf,
+}
+
+impl Held {
+    /// `None` if another process does.
+    fn take(setting: &Setting, cluster: &str) -> Result<Option<Self>> {
+        let path = place::directory(&setting.store, cluster).join(HELD);
+        let cannot = |error| Error::new(format!("cannot lock {}: {error}", path.display()));
+        let file = place::locked(&path, MOMENT).map_err(cannot)?;
+        Ok(file.map(|file| Self { file, path }))
+    }
+
+    /// Whether nobody has removed the file.
+    fn is_wanted(&self) -> bool {
+        place::is_at(&self.file, &self.path).unwrap_or(true)
+    }
+}
+
+/// A watcher that asks for the end when rules are not to be followed any more.
+struct Until<'a> {
+    watcher: &'a dyn Watcher,
+    stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Watcher for Until<'_> {
+    fn phase(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn signal(&self, within: Duration) -> Option<i32> {
+        self.watcher.signal(within)
+    }
+
+    fn note(&self, text: &str) {
+        self.watcher.note(text);
+    }
+
+    fn is_stopped(&self) -> bool {
+        (self.stop)()
+    }
+}
+
+impl Cluster {
+    /// Does something while the rules of the cluster's file are followed, if it has some and no
+    /// other process follows them.
+    pub fn following<T>(
+        &self,
+        spec: &Spec,
+        setting: &Setting,
+        watcher: &dyn Watcher,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        if !has_rules(spec) {
+            return work();
+        }
+        let held = match Held::take(setting, &spec.name) {
+            Ok(Some(held)) => held,
+            Ok(None) => {
+                watcher.note("another process follows the rules of its services");
+                return work();
+            }
+            Err(error) => {
+                watcher.note(&format!("its rules are not followed: {error}"));
+                return work();
+            }
+        };
+        let over = AtomicBool::new(false);
+        // The work has the watcher's signals: here they would be lost to it.
+        let stop = || over.load(Ordering::Relaxed) || !held.is_wanted();
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.follow(spec, setting, watcher, &stop));
+            let done = work();
+            over.store(true, Ordering::Relaxed);
+            done
+        })
+    }
+
+    /// Follows all rules until that is over.
+    fn follow(
+        &self,
+        spec: &Spec,
+        setting: &Setting,
+        watcher: &dyn Watcher,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) {
+        let until = Until { watcher, stop };
+        let (hosts, sites, plan) = (&self.hosts, &self.sites[..], &self.plan);
+        let turn = Mutex::new(());
+        let up = Up { spec, setting, hosts, sites, plan, watcher: &until, turn };
+        std::thread::scope(|scope| {
+            for (service, rule) in with_rules(spec) {
+                let up = &up;
+                scope.spawn(move || {
+                    if let Err(error) = follow(up, service, rule) {
+                        up.watcher.note(&format!("{}: {error}", service.name));
+                    }
+                });
+            }
+        });
+    }
+
+    /// Waits until the watcher asks for the end, or somebody else has ended the cluster. Hosts that
+    /// are lost meanwhile are told; the others go on.
+    ///
+    /// # Errors
+    /// If all hosts are lost.
+    pub fn wait(&self, watcher: &dyn Watcher) -> Result<()> {
+        let mut told: Vec<Lost> = Vec::new();
+        let (mut asked, mut looked) = (Instant::now(), Instant::now());
+        while !watcher.is_stopped() {
+            std::thread::sleep(GLANCE);
+            if asked.elapsed() >= HOSTS {
+                asked = Instant::now();
+                let lost = self.hosts.lost();
+                for new in lost.iter().filter(|lost| !told.contains(lost)) {
+                    watcher.note(&new.why);
+                }
+                if lost.len() == self.hosts.all().count() {
+                    return Err(Error::new("all hosts are lost"));
+                }
+                told = lost;
+            }
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                let (left, lost) = status_of_reached(&self.plan.cluster, &self.hosts)?;
+                if left.is_empty() && lost.len() < self.hosts.all().count() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Follows the rules of a cluster that is up, until the watcher asks for the end or somebody ends
+/// the cluster. When the file changes its new rules are followed; hosts that are lost are reached
+/// again. `directory` is where relative paths of the file start, absolute.
+///
+/// # Errors
+/// If the file has no rules, the cluster is not up, or another process follows them.
+pub fn watch(
+    spec: &Spec,
+    setting: &Setting,
+    directory: &Path,
+    watcher: &dyn Watcher,
+) -> Result<()> {
+    let reach = |spec: &Spec| -> Result<Cluster> {
+        if !has_rules(spec) {
+            let fact = "no service of the file has a rule that could be followed";
+            return Err(Error::new(fact).with_hint("see replicas in docs/cluster.md"));
+        }
+        let (hosts, sites) = super::reach_sites(setting, &spec.name, directory)?;
+        members(&spec.name, &hosts)?;
+        let plan = crate::plan::plan(spec, &sites);
+        Ok(Cluster { hosts, sites, plan, is_new: false, time: None, ends_with_driver: false })
+    };
+    let mut cluster = reach(spec)?;
+    let held = Held::take(setting, &spec.name)?.ok_or_else(|| {
+        let fact = format!("another process follows the rules of cluster {}", spec.name);
+        Error::new(fact).with_hint("end that one, or let it go on")
+    })?;
+    let is_over = || watcher.is_stopped() || !held.is_wanted();
+    let mut spec = spec.clone();
+    let mut stamp = stamp_of(&spec.path);
+    loop {
+        let stop =
+            || is_over() || stamp_of(&spec.path) != stamp || !cluster.hosts.lost().is_empty();
+        cluster.follow(&spec, setting, watcher, &stop);
+        cluster.hosts.lost().iter().for_each(|lost| watcher.note(&lost.why));
+        // Again, with what the file says now and the hosts that answer now.
+        let mut told = String::new();
+        loop {
+            if is_over() {
+                return Ok(());
+            }
+            stamp = stamp_of(&spec.path);
+            let again = crate::spec::read_to_start(&spec.path)
+                .and_then(|new| same_name(&spec, new))
+                .and_then(|new| Ok((reach(&new)?, new)));
+            match again {
+                Ok((reached, new)) => {
+                    (cluster, spec) = (reached, new);
+                    break;
+                }
+                Err(error) if error.to_string() == told => {}
+                Err(error) => {
+                    told = error.to_string();
+                    watcher.note(&format!("no rule is followed until that is mended: {told}"));
+                }
+            }
+            let until = Instant::now() + AGAIN;
+            while !is_over() && Instant::now() < until && stamp_of(&spec.path) == stamp {
+                std::thread::sleep(GLANCE);
+            }
+        }
+        watcher.note("begins again, with the file and the hosts as they are now");
+    }
+}
+
+/// A file that is another cluster's now says nothing about this one.
+fn same_name(spec: &Spec, new: Spec) -> Result<Spec> {
+    if new.name == spec.name {
+        return Ok(new);
+    }
+    Err(Error::new(format!("the file is of cluster {} now", new.name)))
+}
+
+/// What changes when a file is written; `None` if it is not there.
+fn stamp_of(path: &Path) -> Option<(u64, u64, i64, i64)> {
+    let meta = path.metadata().ok()?;
+    Some((meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()))
+}
+
+/// Has a process of its own follow the rules of a cluster that is up, if none does. Returns the
+/// path of the file in which it tells what it does.
+///
+/// # Errors
+/// If it does not begin, with what it has said.
+pub fn watch_apart(spec: &Spec, setting: &Setting, file: &Path) -> Result<PathBuf> {
+    let directory = place::directory(&setting.store, &spec.name);
+    let log = directory.join(LOG);
+    if is_held(&directory) {
+        return Ok(log);
+    }
+    let cannot = |error: std::io::Error| {
+        Error::new(format!("the rules of cluster {} cannot be followed: {error}", spec.name))
+    };
+    let mut said = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .read(true)
+        .mode(0o600)
+        .open(&log)
+        .map_err(cannot)?;
+    let begin = said.seek(SeekFrom::End(0)).map_err(cannot)?;
+    let (program, options) = setting
+        .here
+        .program
+        .split_first()
+        .ok_or_else(|| Error::new("there is no program to run"))?;
+    let mut command = Command::new(program);
+    command.args(options).args(["cluster", "watch", "-f"]).arg(file);
+    command.stdin(Stdio::null());
+    command.stdout(said.try_clone().map_err(cannot)?);
+    command.stderr(said.try_clone().map_err(cannot)?);
+    sys::child::apart(&mut command, None);
+    let mut child = command.spawn().map_err(cannot)?;
+    let until = Instant::now() + PATIENCE;
+    while !is_held(&directory) {
+        let has_ended = child.try_wait().map_err(cannot)?.is_some();
+        if has_ended || Instant::now() >= until {
+            let _ = child.kill();
+            let mut text = String::new();
+            let read =
+                said.seek(SeekFrom::Start(begin)).and_then(|_| said.read_to_string(&mut text));
+            let why = if read.is_ok() { super::hosts::report(&text) } else { "it has ended" };
+            let fact = format!("the rules of cluster {} are not followed: {why}", spec.name);
+            return Err(Error::new(fact).with_hint("try: coracle cluster watch -f FILE"));
+        }
+        std::thread::sleep(GLANCE / 5);
+    }
+    Ok(log)
+}
+
+/// Whether a process follows the rules of the cluster with this directory.
+fn is_held(directory: &Path) -> bool {
+    let Ok(file) = File::open(directory.join(HELD)) else { return false };
+    flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+/// Ends the process that follows the rules of a cluster, if there is one.
+///
+/// # Errors
+/// If it goes on.
+pub(super) fn end(setting: &Setting, cluster: &str) -> Result<()> {
+    let path = place::directory(&setting.store, cluster).join(HELD);
+    let Ok(file) = File::open(&path) else { return Ok(()) };
+    // That it is gone already is as good.
+    let _ = std::fs::remove_file(&path);
+    let until = Instant::now() + PATIENCE;
+    while flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+        if Instant::now() >= until {
+            let fact = format!("what follows the rules of cluster {cluster} does not end");
+            return Err(
+                Error::new(fact).with_hint("end the process 'coracle cluster watch' yourself")
+            );
+        }
+        std::thread::sleep(GLANCE / 5);
+    }
+    Ok(())
+}

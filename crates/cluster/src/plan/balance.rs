@@ -1,0 +1,134 @@
+//! Balancers: containers before those of a service, which have its name in the network and its
+//! published ports. What they balance has only names with a number there.
+
+use std::time::Duration;
+
+use super::{
+    Act, PROGRAM, Phase, ReadyBy, SERVICE_LABEL, Site, Step, beginning, in_passing, known_to_all,
+    pair, service_site,
+};
+use crate::balance::{self, Front};
+use crate::spec::{Image, Service, Spec, balancers, units};
+
+/// A balancer takes connections within so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The balancers of a service, as data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Balanced {
+    /// What they are told.
+    pub front: Front,
+    /// The balancers.
+    pub balancers: Vec<Balancer>,
+    /// How long a container that is to go has for the requests that it is at.
+    pub drain: Duration,
+}
+
+/// A balancer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Balancer {
+    /// The host that it is on, as in [`Step`].
+    pub host: Option<String>,
+    /// Its container.
+    pub container: String,
+    /// Its configuration file on that host.
+    pub file: String,
+}
+
+impl Balancer {
+    /// Its file, with its host.
+    pub(super) fn told(&self) -> String {
+        let host = self.host.as_ref().map(|host| format!("{host}:")).unwrap_or_default();
+        format!("{host}{}", self.file)
+    }
+}
+
+/// What stands before a service; `None` if nothing does.
+pub(crate) fn of(spec: &Spec, sites: &[Site], service: &Service) -> Option<Balanced> {
+    let balance = service.balance.as_ref()?;
+    let balancer = |number: u32| {
+        let site = service_site(spec, sites, service, number);
+        Balancer {
+            host: site.host.clone(),
+            container: format!("{}-{}-{number}", spec.name, balancers(&service.name)),
+            file: format!("{}/haproxy.cfg", directory(site, service)),
+        }
+    };
+    let count = if balance.pair { 2 } else { 1 };
+    Some(Balanced {
+        front: Front::of(service)?,
+        balancers: (1..=count).map(balancer).collect(),
+        drain: balance.drain,
+    })
+}
+
+fn directory(site: &Site, service: &Service) -> String {
+    format!("{}/balance/{}", site.kept, service.name)
+}
+
+/// The phases that put balancers before a service.
+pub(super) fn phases(spec: &Spec, sites: &[Site], service: &Service) -> Vec<Phase> {
+    let Some(balanced) = of(spec, sites, service) else { return Vec::new() };
+    let name = balancers(&service.name);
+    let numbered = || (1..).zip(&balanced.balancers);
+    let start = numbered().map(|(number, one)| start(spec, sites, service, (number, one)));
+    let ready = numbered().map(|(number, one)| {
+        let site = service_site(spec, sites, service, number);
+        let port = balanced.front.ports.first().copied().unwrap_or_default();
+        let words = ["cluster", "probe", "--within"].map(str::to_owned).into_iter();
+        let place = ["tcp".to_owned(), format!("{}:{port}", one.container)];
+        let words = words.chain([units::spell(PATIENCE)]).chain(place);
+        let by = ReadyBy::Trying(in_passing(spec, site, service.image.as_ref(), words));
+        let act = Act::Ready { container: one.container.clone(), by, within: PATIENCE };
+        Step { host: site.host.clone(), act }
+    });
+    let containers: Vec<String> =
+        balanced.balancers.iter().map(|one| one.container.clone()).collect();
+    let phase = |name: String, steps: Vec<Step>| Phase { name, steps };
+    let (start, ready) = (start.collect(), ready.collect());
+    let known = known_to_all(spec, sites, service.image.as_ref(), &containers);
+    vec![
+        phase(
+            format!("balance {}", service.name),
+            vec![Step { host: None, act: Act::Balance(Box::new(balanced)) }],
+        ),
+        phase(format!("start {name}"), start),
+        phase(format!("ready {name}"), ready),
+        phase(format!("known {name}"), known),
+    ]
+}
+
+fn start(
+    spec: &Spec,
+    sites: &[Site],
+    service: &Service,
+    (number, balancer): (u32, &Balancer),
+) -> Step {
+    let site = service_site(spec, sites, service, number);
+    let name = balancers(&service.name);
+    let own = format!("{name}-{number}");
+    let mut words =
+        beginning(spec, &balancer.container, [&own, &service.name], (SERVICE_LABEL, &name));
+    words.extend(pair("--restart", "always"));
+    // The file is the user's own, and the image may name another one.
+    words.extend(pair("--user", "0"));
+    let target = balance::FILE.rsplit_once('/').map_or(balance::FILE, |(parent, _)| parent);
+    words.extend(pair("-v", &format!("{}:{target}:ro", directory(site, service))));
+    words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", site.program)));
+    words.extend(service.publish.iter().flat_map(|text| pair("-p", text)));
+    words.extend(pair("--entrypoint", "haproxy"));
+    words.push(image(service));
+    words.extend(["-W", "-db", "-f", balance::FILE].map(str::to_owned));
+    let container = balancer.container.clone();
+    Step { host: site.host.clone(), act: Act::Start { container, words } }
+}
+
+fn image(service: &Service) -> String {
+    service.balance.as_ref().map(|balance| balance.image.clone()).unwrap_or_default()
+}
+
+/// The images of a file's balancers.
+pub(super) fn images(spec: &Spec) -> impl Iterator<Item = Image> + '_ {
+    let balanced = spec.services.iter().filter(|service| service.balance.is_some());
+    balanced.map(|service| Image::Named(image(service)))
+}
