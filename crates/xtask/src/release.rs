@@ -44,7 +44,8 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// | 11,944,344 | ranks, images from host to host, host facts, input and output, failures 310 kB;
 /// less: names of frames 190 kB |
 /// | 11,968,152 | images by `sbcast`, stores with room for images, hosts that are slow |
-const LARGEST: u64 = 12_000_000;
+/// | 12,114,712 | services that grow and shrink: balancers, `scale`, `replace`, rules |
+const LARGEST: u64 = 12_150_000;
 
 /// The words for cargo.
 pub(crate) const BUILD: [&str; 6] =
