@@ -65,9 +65,7 @@ pub(crate) fn explain(context: &Context, args: &ClusterExplainArgs) -> Result<Ex
 /// `cluster up`.
 pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report> {
     let spec = spec::read_to_start(&args.file)?;
-    let set = SignalSet::of(&ENDING);
-    let _blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
-    let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
+    let (_blocked, signals) = ending()?;
     if batch::is_outside(context, &spec)? {
         return batch::up(context, &spec, own_words(context)?, args.detach, &signals);
     }
@@ -348,6 +346,13 @@ fn setting(context: &Context) -> Result<Setting, Report> {
         environment: context.texts(),
         processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
     })
+}
+
+/// Waits for signals that ask for the end, as long as the guard is there.
+fn ending() -> Result<(MaskGuard, SignalFd), Report> {
+    let set = SignalSet::of(&ENDING);
+    let blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
+    Ok((blocked, SignalFd::new(set).map_err(|error| cannot_wait(&error))?))
 }
 
 fn cannot_wait(error: &std::io::Error) -> Report {

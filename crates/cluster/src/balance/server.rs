@@ -60,7 +60,7 @@ impl Answers {
     /// The next answer, or why there is none for its command; `None` if more has to come.
     ///
     /// # Errors
-    /// If what has come is no answer.
+    /// If what has come is not an answer.
     pub fn take(&mut self) -> Result<Option<Result<String, String>>> {
         let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
         let head = str::from_utf8(&self.bytes[..end]).ok();

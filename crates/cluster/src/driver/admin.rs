@@ -48,7 +48,7 @@ impl Speaker {
         Ok(Self { task, events, answers: Answers::default(), said: Vec::new() })
     }
 
-    /// What a command is answered with, or why there is no answer to it.
+    /// What a command is answered with, or why it is not answered.
     fn ask(&mut self, command: &str) -> Result<Result<String, String>> {
         self.task.input(format!("{command}\n").as_bytes())?;
         let until = Instant::now() + PATIENCE;

@@ -17,7 +17,7 @@ use crate::place::Place;
 use crate::plan::{self, Plan, Site};
 use crate::scale::histogram::Histogram;
 use crate::scale::rule::{self, Measured, State};
-use crate::spec::{Measure, Scaling, Service, Spec, units};
+use crate::spec::{Scaling, Service, Spec, units};
 
 /// How often is measured.
 const EVERY: Duration = Duration::from_secs(1);
@@ -238,7 +238,7 @@ impl Following<'_> {
         }
         // Requests that are not answered yet have no time, which is not that of a service at rest.
         let is_known =
-            times.total() > 0 || requests == Some(0) && busy == 0 || !asks_for_times(self.rule);
+            times.total() > 0 || requests == Some(0) && busy == 0 || !self.rule.asks_for_times();
         let measured = requests.zip(since).filter(|_| is_known).map(|(requests, since)| Measured {
             rate: f64::from(u32::try_from(requests).unwrap_or(u32::MAX))
                 / since.as_secs_f64().max(0.001),
@@ -247,11 +247,6 @@ impl Following<'_> {
         });
         Ok(Seen { count: ready.len() as u32, measured })
     }
-}
-
-fn asks_for_times(rule: &Scaling) -> bool {
-    let mut terms = rule.up.terms.iter().chain(&rule.down.terms);
-    terms.any(|term| matches!(term.measure, Measure::Percentile(_)))
 }
 
 /// What a balancer's servers do, how many requests came since the last time, and their times. A

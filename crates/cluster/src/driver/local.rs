@@ -35,7 +35,8 @@ pub struct Local {
 }
 
 impl Local {
-    fn command(&self, words: &[String]) -> Result<Command> {
+    /// A command of this program.
+    pub(super) fn command(&self, words: &[String]) -> Result<Command> {
         let (program, options) =
             self.program.split_first().ok_or_else(|| Error::new("there is no program to run"))?;
         let mut command = Command::new(program);

@@ -177,11 +177,16 @@ pub(super) fn meant(cluster: &str, node: &str, all: &[Container]) -> Result<Vec<
         .collect();
     names.sort_unstable();
     names.dedup();
-    let hint = match nearest(node, names.iter().copied(), 3) {
+    let hint = among(node, &names);
+    Err(Error::new(format!("cluster {cluster} has no node or service {node:?}")).with_hint(hint))
+}
+
+/// What is said to a name that is none of these.
+pub(super) fn among(name: &str, names: &[&str]) -> String {
+    match nearest(name, names.iter().copied(), 3) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("there are {}", names.join(", ")),
-    };
-    Err(Error::new(format!("cluster {cluster} has no node or service {node:?}")).with_hint(hint))
+    }
 }
 
 /// The first container that is meant by a name and runs.

@@ -5,12 +5,10 @@
 
 use std::path::Path;
 
-use containers::config::nearest::nearest;
-
 use super::at::words;
 use super::balance::Servers;
 use super::hosts::{Hosts, failed};
-use super::member::{members, not_up};
+use super::member::{among, members, not_up};
 use super::phases::Phases;
 use super::{Container, INTERRUPTED, Setting, Watcher, balance, status};
 use crate::error::{Error, Result};
@@ -89,11 +87,8 @@ pub fn replace(
 fn service<'s>(spec: &'s Spec, name: &str) -> Result<&'s Service> {
     spec.services.iter().find(|service| service.name == name).ok_or_else(|| {
         let names: Vec<&str> = spec.services.iter().map(|service| &*service.name).collect();
-        let hint = match nearest(name, names.iter().copied(), 3) {
-            Some(near) => format!("did you mean {near}?"),
-            None if names.is_empty() => "the file has none".to_owned(),
-            None => format!("there are {}", names.join(", ")),
-        };
+        let hint =
+            if names.is_empty() { "the file has none".to_owned() } else { among(name, &names) };
         Error::new(format!("cluster {} has no service {name:?}", spec.name)).with_hint(hint)
     })
 }
@@ -205,7 +200,9 @@ impl<'a> Changing<'a> {
         let mut gone = self.all(service)?;
         gone.retain(|(number, _)| !(1..=count).contains(number));
         self.shrink(service, &gone)?;
-        self.tell_balancers(service, |_| true)?;
+        if missing.is_empty() && gone.is_empty() {
+            self.tell_balancers(service, |_| true)?;
+        }
         Ok(Scaled { before, now: count })
     }
 

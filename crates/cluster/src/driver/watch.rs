@@ -9,13 +9,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::at::words;
 use super::follow::{Up, follow};
 use super::member::members;
 use super::{Cluster, Lost, Setting, Watcher, status_of_reached};
@@ -290,13 +291,8 @@ pub fn watch_apart(spec: &Spec, setting: &Setting, file: &Path) -> Result<PathBu
         .open(&log)
         .map_err(cannot)?;
     let begin = said.seek(SeekFrom::End(0)).map_err(cannot)?;
-    let (program, options) = setting
-        .here
-        .program
-        .split_first()
-        .ok_or_else(|| Error::new("there is no program to run"))?;
-    let mut command = Command::new(program);
-    command.args(options).args(["cluster", "watch", "-f"]).arg(file);
+    let mut command = setting.here.command(&words(&["cluster", "watch", "-f"]))?;
+    command.arg(file);
     command.stdin(Stdio::null());
     command.stdout(said.try_clone().map_err(cannot)?);
     command.stderr(said.try_clone().map_err(cannot)?);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use containers::config::nearest::nearest;
 
 use super::reader::{Table, Value};
-use super::{Kind, Launch, Measure, Mode, Network, Replicas, Service, Spec};
+use super::{Kind, Launch, Mode, Network, Replicas, Service, Spec};
 use crate::error::{Error, Result};
 
 /// Checks a file whose values are right each for itself; `top` shows where they are.
@@ -161,13 +161,12 @@ fn balance(top: &Table<'_>, spec: &Spec, service: &Service) -> Result<()> {
         let fact = format!("the balancer of {} has this name", service.name);
         return Err(wrong(top, value, &fact, "rename it"));
     }
-    if let (Mode::Tcp, Replicas::Scaled(rule)) = (balance.mode, &service.replicas) {
-        let mut terms = rule.up.terms.iter().chain(&rule.down.terms);
-        if terms.any(|term| matches!(term.measure, Measure::Percentile(_))) {
-            let value = at_key(top, &service.name, "replicas");
-            let fact = "without HTTP there are no times of answers";
-            return Err(wrong(top, value, fact, "use rate and rate/replica, or mode = \"http\""));
-        }
+    if let (Mode::Tcp, Replicas::Scaled(rule)) = (balance.mode, &service.replicas)
+        && rule.asks_for_times()
+    {
+        let value = at_key(top, &service.name, "replicas");
+        let fact = "without HTTP there are no times of answers";
+        return Err(wrong(top, value, fact, "use rate and rate/replica, or mode = \"http\""));
     }
     Ok(())
 }

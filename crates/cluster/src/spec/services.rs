@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::condition::{Condition, Sign};
+use super::condition::{Condition, Measure, Sign};
 use super::reader::{Table, Value};
 use super::{Image, command, env, image};
 use crate::error::Result;
@@ -119,6 +119,14 @@ pub enum RestartPolicy {
     OnFailure,
     /// Nothing.
     No,
+}
+
+impl Scaling {
+    /// Whether the rule asks in which times requests are answered.
+    pub fn asks_for_times(&self) -> bool {
+        let mut terms = self.up.terms.iter().chain(&self.down.terms);
+        terms.any(|term| matches!(term.measure, Measure::Percentile(_)))
+    }
 }
 
 impl RestartPolicy {

@@ -8,9 +8,8 @@ use cluster::channel::Stream;
 use cluster::driver::{self, Attach, Copies, Exec, Hosts, Inside, Logs, Reader};
 use cluster::spec::{self, Launch, Run, Spec};
 use containers::request::environment::Change;
-use sys::event::{MaskGuard, SignalFd, SignalSet};
 
-use super::{ENDING, Interrupted, cannot_wait, ended_with, setting};
+use super::{Interrupted, ended_with, ending, setting};
 use crate::args::cluster::{
     ClusterAttachArgs, ClusterCpArgs, ClusterExecArgs, ClusterLogsArgs, ClusterRunArgs,
 };
@@ -135,9 +134,7 @@ pub(crate) fn attach(context: &Context, args: &ClusterAttachArgs) -> Result<Exit
 
 fn show(context: &Context, cluster: &str, names: &[String], logs: &Logs) -> Result<Exit, Report> {
     let hosts = reach(context, cluster)?;
-    let set = SignalSet::of(&ENDING);
-    let _blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
-    let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
+    let (_blocked, signals) = ending()?;
     let no_color = context.surroundings().environment.get(OsStr::new("NO_COLOR"));
     let plain = no_color.is_some_and(|value| !value.is_empty());
     let reader = Printer { interrupted: Interrupted::by(&signals), plain };

@@ -4,11 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use cluster::balance;
-use cluster::driver::{self, Watcher};
+use cluster::driver::{self, Setting, Watcher};
 use cluster::spec::{self, Spec};
-use sys::event::{MaskGuard, SignalFd, SignalSet};
 
-use super::{ENDING, Interrupted, Shown, cannot_wait, setting};
+use super::{Interrupted, Shown, ending, setting};
 use crate::args::cluster::{
     ClusterAskArgs, ClusterReplaceArgs, ClusterScaleArgs, ClusterWatchArgs,
 };
@@ -21,8 +20,8 @@ pub(crate) fn scale(context: &Context, args: &ClusterScaleArgs) -> Result<Exit, 
     let spec = spec::read_to_start(&args.file)?;
     let wanted: Vec<(String, u32)> =
         args.wanted.iter().map(|text| wanted(text)).collect::<Result<_, Report>>()?;
-    let scaled = changed(context, &spec, |directory, watcher| {
-        driver::scale(&spec, &setting(context)?, directory, &wanted, watcher).map_err(Report::from)
+    let scaled = changed(context, &spec, |setting, directory, watcher| {
+        driver::scale(&spec, setting, directory, &wanted, watcher)
     })?;
     if !context.is_quiet() {
         for ((name, _), scaled) in wanted.iter().zip(scaled) {
@@ -48,9 +47,8 @@ fn wanted(text: &str) -> Result<(String, u32), Report> {
 /// `cluster replace`.
 pub(crate) fn replace(context: &Context, args: &ClusterReplaceArgs) -> Result<Exit, Report> {
     let spec = spec::read_to_start(&args.file)?;
-    changed(context, &spec, |directory, watcher| {
-        let setting = setting(context)?;
-        driver::replace(&spec, &setting, directory, &args.services, watcher).map_err(Report::from)
+    changed(context, &spec, |setting, directory, watcher| {
+        driver::replace(&spec, setting, directory, &args.services, watcher)
     })?;
     Ok(Exit::OK)
 }
@@ -59,26 +57,19 @@ pub(crate) fn replace(context: &Context, args: &ClusterReplaceArgs) -> Result<Ex
 fn changed<T>(
     context: &Context,
     spec: &Spec,
-    change: impl FnOnce(&Path, &dyn Watcher) -> Result<T, Report>,
+    change: impl FnOnce(&Setting, &Path, &dyn Watcher) -> cluster::Result<T>,
 ) -> Result<T, Report> {
-    let set = SignalSet::of(&ENDING);
-    let _blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
-    let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
+    let (_blocked, signals) = ending()?;
     let interrupted = Interrupted::by(&signals);
     let shown = Shown { interrupted: &interrupted, is_quiet: context.is_quiet() };
     let directory = context.session()?.absolute(spec.directory())?;
-    change(&directory, &shown).map_err(|report| match interrupted.exit() {
-        Some(exit) => report.exit(exit),
-        None => report,
-    })
+    change(&setting(context)?, &directory, &shown).map_err(|error| interrupted.report(&error))
 }
 
 /// `cluster watch`.
 pub(crate) fn watch(context: &Context, args: &ClusterWatchArgs) -> Result<Exit, Report> {
     let spec = spec::read_to_start(&args.file)?;
-    let set = SignalSet::of(&ENDING);
-    let _blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
-    let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
+    let (_blocked, signals) = ending()?;
     let interrupted = Interrupted::by(&signals);
     let directory = context.session()?.absolute(spec.directory())?;
     driver::watch(&spec, &setting(context)?, &directory, &Told(&interrupted))?;
