@@ -137,12 +137,31 @@ impl Held {
     /// The caller gets the root and working directory of the mount namespace that it enters. A pid
     /// namespace takes effect for future children.
     pub fn enter(&self) -> Result<(), Errno> {
-        let enter = |(_, file): &(Kinds, OwnedFd)| {
-            rustix::thread::move_into_link_name_space(file.as_fd(), None)
-        };
-        self.0.iter().try_for_each(enter)
+        self.0.iter().try_for_each(|(kind, file)| enter(*kind, file))
     }
 }
+
+/// Enters a namespace.
+///
+/// A process with several threads may not enter a user namespace (`setns(2)`, `EINVAL`), and who
+/// waits for the end of a thread is told before the kernel has taken it out of the process. So it
+/// is tried for a while.
+fn enter(kind: Kinds, file: &OwnedFd) -> Result<(), Errno> {
+    let mut left = TRIES;
+    loop {
+        match rustix::thread::move_into_link_name_space(file.as_fd(), None) {
+            Err(Errno::INVAL) if kind.has(Kinds::USER) && left > 0 => {
+                left -= 1;
+                std::thread::sleep(PAUSE);
+            }
+            done => return done,
+        }
+    }
+}
+
+/// How often, and after which pause each.
+const TRIES: u32 = 100;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// `NS_GET_USERNS` of `ioctl_ns(2)`.
 const GET_OWNER: usize = 0xb701;
