@@ -25,6 +25,14 @@ pub(crate) fn is_rsh() -> bool {
     program.is_some_and(|program| Path::new(&program).file_name().is_some_and(|name| name == "rsh"))
 }
 
+/// The words of the command that this program was started as in the container of a batch system's
+/// controller, which can start programs only by a name.
+pub(crate) fn command_of_node() -> Option<[&'static str; 3]> {
+    let program = std::env::args_os().next()?;
+    let word = Path::new(&program).file_name()?.to_str()?.strip_prefix("node-")?;
+    Some(["cluster", "node", cluster::slurm::Action::of(word)?.word()])
+}
+
 /// Whether a program of this name is udocker.
 fn is_name(program: &OsStr) -> bool {
     Path::new(program).file_name().is_some_and(|name| name == "udocker" || name == "udocker.py")

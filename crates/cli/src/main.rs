@@ -48,7 +48,10 @@ fn run(parsed: parser::Parsed, as_udocker: bool) -> Result<Exit, Report> {
 
 fn main() -> ExitCode {
     let as_udocker = dialect::is_udocker();
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let Some(command) = dialect::command_of_node() {
+        words.splice(..0, command.map(OsString::from));
+    }
     if dialect::is_rsh() {
         return ExitCode::from(commands::cluster::rsh(words, dialect::door().as_deref()).0);
     }

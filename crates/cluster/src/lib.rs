@@ -6,12 +6,13 @@
 //! | [`inside`] | what this program does in containers of a cluster |
 //! | [`plan`] | phases of steps, as data, and in words |
 //! | [`balance`] | HAProxy before a service's containers: its file and its admin socket |
-//! | [`batch`] | jobs of Slurm, PBS and LSF |
+//! | [`batch`] | jobs of the Slurm, PBS or LSF that the hosts have |
 //! | [`door`] | commands from one node's container to another's |
 //! | [`driver`] | carries a plan out |
 //! | [`files`] | what is at a path, with digests |
 //! | [`ranks`] | ranks of MPI that the host's launcher starts |
 //! | [`scale`] | how many containers a service has |
+//! | [`slurm`] | a Slurm whose nodes are containers |
 //! | [`spread`] | images from host to host |
 //! | [`place`] | what a driver keeps of a cluster in the store, and its lock |
 //! | `clock` | hosts whose clock is wrong |
@@ -42,6 +43,7 @@ pub mod ranks;
 pub mod routes;
 pub mod scale;
 pub mod shell;
+pub mod slurm;
 pub mod spec;
 pub mod spread;
 pub mod wire;

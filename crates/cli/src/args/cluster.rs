@@ -183,6 +183,17 @@ pub(crate) struct ClusterWatchArgs {
     pub file: PathBuf,
 }
 
+/// `cluster node`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterNodeArgs {
+    /// resume, suspend, failed or ready
+    #[arg(value_name = "ACTION")]
+    pub action: String,
+    /// Nodes, as Slurm writes them: compute-[1-3]; those of the job of a prolog if there are none
+    #[arg(value_name = "NODES")]
+    pub nodes: Option<String>,
+}
+
 /// `cluster ask`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterAskArgs {}

@@ -93,7 +93,7 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
         if spec.run.is_some() {
             shown.say("[run] waits for: coracle cluster run -f FILE");
         }
-        if driver::has_rules(&spec) {
+        if driver::is_followed(&spec) {
             let file = context.session()?.absolute(&args.file)?;
             let log = driver::watch_apart(&spec, &setting, &file)?;
             shown.say(&format!("rules are followed in the background: {}", log.display()));

@@ -560,7 +560,7 @@ coracle cluster cp job node1:/job/out node2:/job/in"
         Networks,
         cluster::ClusterWatchArgs,
         commands::cluster::services::watch,
-        "Follow the rules of a cluster that is up: more and fewer containers, until ctrl-C"
+        "Follow the rules of a cluster that is up, and give its batch system nodes, until ctrl-C"
     ),
     command!(
         "cluster explain",
@@ -568,6 +568,13 @@ coracle cluster cp job node1:/job/out node2:/job/in"
         cluster::ClusterExplainArgs,
         commands::cluster::explain,
         "Print what a cluster file comes to, and do nothing"
+    ),
+    command!(
+        "cluster node",
+        Internal,
+        cluster::ClusterNodeArgs,
+        commands::cluster::services::node,
+        "Ask the driver for nodes, as the controller of a batch system does"
     ),
     command!(
         "cluster ask",

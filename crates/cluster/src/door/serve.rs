@@ -55,12 +55,41 @@ pub fn serve(path: &Path) -> Result<()> {
     door.run(&signals)
 }
 
-/// Removes the socket.
-struct Socket(PathBuf);
+/// Removes the socket, if it is still the one of this door.
+struct Socket {
+    path: PathBuf,
+    /// Its device and inode.
+    own: (u64, u64),
+}
+
+impl Socket {
+    fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), own: Self::identity(path)? })
+    }
+
+    fn identity(path: &Path) -> io::Result<(u64, u64)> {
+        let found = fs::symlink_metadata(path)?;
+        Ok((found.dev(), found.ino()))
+    }
+}
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        if Self::identity(&self.path).is_ok_and(|there| there == self.own) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Binds a socket. One of the same name that a door has left, or is about to leave, gives way: a
+/// path that is always the same is that of one driver at a time.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        done => done,
     }
 }
 
@@ -81,8 +110,8 @@ fn listen(path: &Path) -> io::Result<(UnixListener, Socket)> {
     // A socket's address is at most 107 bytes long, the path of a store may be longer.
     let opened = rustix::fs::open(directory, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let short = format!("/proc/self/fd/{}", opened.as_raw_fd());
-    let listener = UnixListener::bind(Path::new(&short).join(name))?;
-    let socket = Socket(path.to_owned());
+    let listener = bind(&Path::new(&short).join(name))?;
+    let socket = Socket::at(path)?;
     let (of_directory, of_socket) =
         if is_private() == Some(true) { (0o711, 0o666) } else { (0o700, 0o600) };
     fs::set_permissions(path, Permissions::from_mode(of_socket))?;

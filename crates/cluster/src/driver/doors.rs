@@ -133,8 +133,7 @@ impl Doors {
     fn serve(found: Vec<Found>, targets: &Arc<Targets>) -> Result<Self> {
         let mut doors = Vec::new();
         for (host, path, task, decoder) in found {
-            let (sessions, writing) = (Mutex::default(), Mutex::default());
-            let door = Arc::new(Door { task, sessions, writing });
+            let door = Arc::new(Door::of(task));
             let (sender, ended) = channel();
             let (reader, targets) = (Arc::clone(&door), Arc::clone(targets));
             let read = move || {
@@ -181,10 +180,16 @@ impl Drop for Doors {
 fn open(host: &dyn Host, directory: &str) -> Result<(String, Box<dyn Task>, Decoder)> {
     let failed = |error| Error::new(format!("a name for a socket: {error}"));
     let path = format!("{directory}/{}", sys::random::suffix().map_err(failed)?);
-    let words = ["cluster", "door", &path].map(str::to_owned);
+    let (task, decoder) = open_at(host, &path)?;
+    Ok((path, task, decoder))
+}
+
+/// Opens a door whose socket has this path.
+pub(super) fn open_at(host: &dyn Host, path: &str) -> Result<(Box<dyn Task>, Decoder)> {
+    let words = ["cluster", "door", path].map(str::to_owned);
     let task = host.start(&words, true)?;
     let decoder = opened(&*task)?;
-    Ok((path, task, decoder))
+    Ok((task, decoder))
 }
 
 /// Waits until a door is open. Returns what it has sent, which may have begun already.
@@ -215,8 +220,22 @@ fn opened(task: &dyn Task) -> Result<Decoder> {
 }
 
 impl Door {
+    pub(super) fn of(task: Box<dyn Task>) -> Self {
+        Self { task, sessions: Mutex::default(), writing: Mutex::default() }
+    }
+
+    /// What its process has sent; `None` when that has ended.
+    pub(super) fn event(&self) -> Option<Event> {
+        self.task.event()
+    }
+
+    /// Has its process end.
+    pub(super) fn close(&self) {
+        let _ = self.task.close_input();
+    }
+
     /// Writes a frame for a connection; false if the door is gone.
-    fn write(&self, kind: Kind, connection: u32, payload: &[u8]) -> bool {
+    pub(super) fn write(&self, kind: Kind, connection: u32, payload: &[u8]) -> bool {
         let mut frame = VecDeque::new();
         if frames::append(&mut frame, kind, connection, payload).is_err() {
             return false;
@@ -225,7 +244,7 @@ impl Door {
         self.task.input(frame.make_contiguous()).is_ok()
     }
 
-    fn refuse(&self, connection: u32, why: &str) {
+    pub(super) fn refuse(&self, connection: u32, why: &str) {
         lock(&self.sessions).remove(&connection);
         self.write(Kind::Refused, connection, why.as_bytes());
     }

@@ -3,7 +3,6 @@
 //! from.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -41,6 +40,25 @@ pub(super) struct Up<'a> {
     pub(super) watcher: &'a dyn Watcher,
     /// Held by the one service that is changed.
     pub(super) turn: Mutex<()>,
+}
+
+impl Up<'_> {
+    /// Does something while no other driver changes the cluster; `None` if one does now, or the
+    /// watcher asks for the end.
+    pub(super) fn changing<T>(
+        &self,
+        change: impl FnOnce(&Changing<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let _turn = lock(&self.turn);
+        let place = Place::take_within(&self.setting.store, &self.spec.name, Duration::ZERO)?;
+        let Some(place) = place else { return Ok(None) };
+        if self.watcher.is_stopped() {
+            place.leave();
+            return Ok(None);
+        }
+        let of = (self.hosts, self.sites);
+        change(&Changing::of(self.spec, self.plan, of, place.path(), self.watcher)).map(Some)
+    }
 }
 
 /// What a balancer had counted when it was last asked.
@@ -174,7 +192,7 @@ impl Following<'_> {
     /// Changes the number of containers if it is still the one that was decided from. Returns
     /// whether that has happened.
     fn change(&self, from: u32, to: u32, told: &str) -> Result<bool> {
-        let changed = self.changing(|changing| {
+        let changed = self.up.changing(|changing| {
             self.say(told);
             changing.set(self.service, to, Some(from))
         })?;
@@ -183,7 +201,7 @@ impl Following<'_> {
 
     /// Has the balancers know what there is.
     fn compare(&mut self) {
-        match self.changing(|changing| changing.settle(self.service)) {
+        match self.up.changing(|changing| changing.settle(self.service)) {
             Ok(Some(())) => self.compared = Some(Instant::now()),
             // Another driver is at work.
             Ok(None) => {}
@@ -192,21 +210,6 @@ impl Following<'_> {
                 self.say_once(error.to_string());
             }
         }
-    }
-
-    /// Does something while no other driver changes the cluster; `None` if one does now.
-    fn changing<T>(&self, change: impl FnOnce(&Changing<'_>) -> Result<T>) -> Result<Option<T>> {
-        let up = self.up;
-        let _turn = lock(&up.turn);
-        let place = Place::take_within(&up.setting.store, &up.spec.name, Duration::ZERO)?;
-        let Some(place) = place else { return Ok(None) };
-        if up.watcher.is_stopped() {
-            place.leave();
-            return Ok(None);
-        }
-        let of = (up.hosts, up.sites);
-        let kept: &Path = place.path();
-        change(&Changing::of(up.spec, up.plan, of, kept, up.watcher)).map(Some)
     }
 
     /// Asks the balancers.

@@ -19,6 +19,7 @@ mod local;
 mod logs;
 mod member;
 mod network;
+mod nodes;
 mod phases;
 mod ranks;
 mod reach;
@@ -26,6 +27,7 @@ mod relay;
 mod remote;
 mod scale;
 mod slow;
+mod slurm;
 mod status;
 mod steps;
 mod transfer;
@@ -52,7 +54,7 @@ use phases::Phases;
 pub use reach::Reach;
 pub use scale::{Scaled, replace, scale};
 pub use status::{Container, status_of_reached};
-pub use watch::{has_rules, watch, watch_apart};
+pub use watch::{is_followed, watch, watch_apart};
 
 /// What happens meanwhile.
 pub trait Watcher: Sync {
@@ -111,6 +113,8 @@ impl Setting {
             variables: Vec::new(),
             sees_driver: true,
             processors: self.processors,
+            memory: crate::agent::memory(),
+            user: rustix::process::geteuid().as_raw().to_string(),
         }
     }
 }
@@ -199,6 +203,7 @@ pub fn start(
         };
         hosts.each(put).into_iter().collect::<Result<Vec<()>>>()?;
     }
+    slurm::configure(spec, (&hosts, &sites), (setting, place.path()))?;
     let mut is_new = false;
     let phases = Phases { plan: &plan, hosts: &hosts, sites: &sites, kept: place.path(), watcher };
     for phase in &plan.phases {
@@ -216,6 +221,11 @@ pub fn start(
         } else if !matches!(phase.steps[..], [Step { act: Act::Reach(_), .. }, ..]) {
             watcher.phase(&phase.name)?;
             is_new |= phases.carry_out(phase)?;
+        }
+    }
+    for service in &spec.services {
+        if let Some(text) = crate::plan::balance::clients(spec, &sites, service) {
+            watcher.note(&text);
         }
     }
     let time = spec.run.as_ref().and_then(|run| run.time);

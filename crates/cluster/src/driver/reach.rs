@@ -495,6 +495,8 @@ impl Nodes {
                 variables: variables(remote),
                 sees_driver: remote.stores().read_only.as_ref() == Some(&setting.store),
                 processors: u32::try_from(facts.cpus).unwrap_or(u32::MAX),
+                memory: facts.memory,
+                user: facts.uid.to_string(),
             }
         };
         self.all.iter().map(site).collect()

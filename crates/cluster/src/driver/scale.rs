@@ -10,10 +10,11 @@ use super::balance::Servers;
 use super::hosts::{Hosts, failed};
 use super::member::{among, members, not_up};
 use super::phases::Phases;
-use super::{Container, INTERRUPTED, Setting, Watcher, balance, status};
+use super::{Container, INTERRUPTED, Setting, Watcher, balance, slurm, status};
 use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::plan::{self, Plan, Site};
+use crate::slurm::Part;
 use crate::spec::{Replicas, Service, Spec};
 
 /// So many containers are started at once: each takes memory and processors while it starts.
@@ -74,7 +75,12 @@ pub fn replace(
 ) -> Result<()> {
     let services: Vec<&Service> =
         names.iter().map(|name| service(spec, name)).collect::<Result<_>>()?;
+    services.iter().try_for_each(|service| is_ours(service))?;
     let change = |changing: &Changing<'_>| {
+        if services.iter().any(|service| service.part.is_some()) {
+            let Phases { hosts, sites, kept, .. } = changing.phases;
+            slurm::configure(spec, (hosts, sites), (setting, kept))?;
+        }
         let images = changing.phases.plan.phases.iter().filter(|phase| phase.name == plan::IMAGES);
         for phase in images {
             changing.phases.carry_out(phase)?;
@@ -93,9 +99,23 @@ fn service<'s>(spec: &'s Spec, name: &str) -> Result<&'s Service> {
     })
 }
 
+/// Nodes of a batch system are started and ended by its controller alone.
+fn is_ours(service: &Service) -> Result<()> {
+    if service.part != Some(Part::Compute) {
+        return Ok(());
+    }
+    let fact = format!("Slurm says when nodes of {} are started and ended", service.name);
+    let hint = "ask it: coracle cluster exec CLUSTER control scontrol update ...";
+    Err(Error::new(fact).with_hint(hint))
+}
+
 /// A service cannot have a number that its file would refuse.
 fn is_allowed(service: &Service, count: u32) -> Result<()> {
+    is_ours(service)?;
     let name = &service.name;
+    if service.part.is_some() && count != 1 {
+        return Err(Error::new(format!("a batch system has one {name}")));
+    }
     match &service.replicas {
         Replicas::Scaled(rule) if !(rule.min..=rule.max).contains(&count) => {
             let (min, max) = (rule.min, rule.max);
@@ -219,6 +239,38 @@ impl<'a> Changing<'a> {
             self.tell_balancers(service, |_| true)?;
         }
         Ok(())
+    }
+
+    /// Starts those of these containers that are not there. Returns the numbers of those that do
+    /// not start, also when each is tried alone.
+    ///
+    /// # Errors
+    /// If the watcher asks for the end.
+    pub(super) fn start(&self, service: &Service, numbers: &[u32]) -> Result<Vec<(u32, Error)>> {
+        let there = self.containers(service)?;
+        let is_there = |number: &u32| there.iter().any(|(other, _)| other == number);
+        let missing: Vec<u32> = numbers.iter().copied().filter(|n| !is_there(n)).collect();
+        if self.grow(service, &missing).is_ok() {
+            return Ok(Vec::new());
+        }
+        let mut failed = Vec::new();
+        for number in missing {
+            if self.phases.watcher.is_stopped() {
+                return Err(Error::new(INTERRUPTED));
+            }
+            failed.extend(self.grow(service, &[number]).err().map(|error| (number, error)));
+        }
+        if self.phases.watcher.is_stopped() {
+            return Err(Error::new(INTERRUPTED));
+        }
+        Ok(failed)
+    }
+
+    /// Ends containers of these numbers, as far as they are there.
+    pub(super) fn end(&self, service: &Service, numbers: &[u32]) -> Result<()> {
+        let mut gone = self.all(service)?;
+        gone.retain(|(number, _)| numbers.contains(number));
+        self.shrink(service, &gone)
     }
 
     /// Removes containers that did not become ready.

@@ -1,9 +1,9 @@
-//! A cluster that is up is watched: rules are followed, hosts that are lost are told, and its end
-//! by somebody else is seen.
+//! A cluster that is up is watched: rules are followed, a batch system gets the nodes that it asks
+//! for, hosts that are lost are told, and the end by somebody else is seen.
 //!
-//! One process at a time follows the rules of a cluster. It holds the lock of a file in the
-//! cluster's directory, and ends when that file is gone: so `down` ends it without having to know
-//! which process it is.
+//! One process at a time follows the rules of a cluster and its batch system. It holds the lock of
+//! a file in the cluster's directory, and ends when that file is gone: so `down` ends it without
+//! having to know which process it is.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -19,7 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::at::words;
 use super::follow::{Up, follow};
 use super::member::members;
-use super::{Cluster, Lost, Setting, Watcher, status_of_reached};
+use super::{Cluster, Lost, Setting, Watcher, nodes, status_of_reached};
 use crate::error::{Error, Result};
 use crate::place;
 use crate::spec::{Replicas, Scaling, Service, Spec};
@@ -48,9 +48,10 @@ fn with_rules(spec: &Spec) -> impl Iterator<Item = (&Service, &Scaling)> {
     })
 }
 
-/// Whether a file has rules that have to be followed.
-pub fn has_rules(spec: &Spec) -> bool {
-    with_rules(spec).next().is_some()
+/// Whether a cluster of a file changes by itself: its rules have to be followed, or its batch
+/// system asks for nodes.
+pub fn is_followed(spec: &Spec) -> bool {
+    with_rules(spec).next().is_some() || spec.batch.is_some()
 }
 
 /// What says that this process follows the rules of a cluster.
@@ -108,7 +109,7 @@ impl Cluster {
         watcher: &dyn Watcher,
         work: impl FnOnce() -> T,
     ) -> T {
-        if !has_rules(spec) {
+        if !is_followed(spec) {
             return work();
         }
         let held = match Held::take(setting, &spec.name) {
@@ -146,6 +147,12 @@ impl Cluster {
         let turn = Mutex::new(());
         let up = Up { spec, setting, hosts, sites, plan, watcher: &until, turn };
         std::thread::scope(|scope| {
+            let batch = &up;
+            scope.spawn(move || {
+                if let Err(error) = nodes::serve(batch) {
+                    batch.watcher.note(&error.to_string());
+                }
+            });
             for (service, rule) in with_rules(spec) {
                 let up = &up;
                 scope.spawn(move || {
@@ -203,9 +210,9 @@ pub fn watch(
     watcher: &dyn Watcher,
 ) -> Result<()> {
     let reach = |spec: &Spec| -> Result<Cluster> {
-        if !has_rules(spec) {
-            let fact = "no service of the file has a rule that could be followed";
-            return Err(Error::new(fact).with_hint("see replicas in docs/cluster.md"));
+        if !is_followed(spec) {
+            let fact = "the file has no rule that could be followed, and no batch system";
+            return Err(Error::new(fact).with_hint("see replicas and [batch] in docs/cluster.md"));
         }
         let (hosts, sites) = super::reach_sites(setting, &spec.name, directory)?;
         members(&spec.name, &hosts)?;

@@ -66,6 +66,34 @@ fn directory(site: &Site, service: &Service) -> String {
     format!("{}/balance/{}", site.kept, service.name)
 }
 
+/// In words: where clients find the balancers of a service of which there are two. Each has the
+/// published ports of its own host, since no address moves from one to the other.
+pub(crate) fn clients(spec: &Spec, sites: &[Site], service: &Service) -> Option<String> {
+    let balancers = of(spec, sites, service)?.balancers;
+    if balancers.len() < 2 {
+        return None;
+    }
+    let ports = service.publish.iter().filter_map(|text| {
+        let (before, _) = text.rsplit_once(':')?;
+        Some(before.rsplit(':').next().unwrap_or(before))
+    });
+    let ports: Vec<&str> = ports.collect();
+    let places = (1..).zip(&balancers).flat_map(|(number, _)| {
+        let site = service_site(spec, sites, service, number);
+        let host = site.address.map(|at| at.to_string()).or_else(|| site.host.clone());
+        let host = host.unwrap_or_else(|| "localhost".to_owned());
+        ports.iter().map(move |port| format!("{host}:{port}"))
+    });
+    let places: Vec<String> = places.collect();
+    let name = &service.name;
+    let from = if places.is_empty() {
+        format!("the name {name} in the network")
+    } else {
+        format!("{}, or the name {name} in the network", places.join(", "))
+    };
+    Some(format!("{name}: a client that gets no answer tries the other balancer: {from}"))
+}
+
 /// The phases that put balancers before a service.
 pub(super) fn phases(spec: &Spec, sites: &[Site], service: &Service) -> Vec<Phase> {
     let Some(balanced) = of(spec, sites, service) else { return Vec::new() };

@@ -6,10 +6,7 @@ use crate::spec::{Image, Kind, Spec};
 /// The images of a file, each once.
 pub(crate) fn of(spec: &Spec) -> Vec<Image> {
     let services = spec.services.iter().map(|service| service.image.as_ref());
-    let batch = spec.batch.iter().flat_map(|batch| {
-        [&batch.front, &batch.control, &batch.compute.image].map(|name| Image::Named(name.clone()))
-    });
-    let more: Vec<Image> = batch.chain(balance::images(spec)).collect();
+    let more: Vec<Image> = balance::images(spec).collect();
     let nodes = (spec.nodes > 0).then_some(spec.image.as_ref());
     let all = nodes.into_iter().chain(services.map(|image| image.or(spec.image.as_ref())));
     let mut seen: Vec<Image> = Vec::new();

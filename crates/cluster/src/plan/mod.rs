@@ -11,6 +11,7 @@ mod found;
 pub(crate) mod images;
 mod ranks;
 pub(crate) mod sbatch;
+pub(crate) mod slurm;
 #[cfg(test)]
 mod tests;
 
@@ -258,6 +259,10 @@ pub struct Site {
     pub sees_driver: bool,
     /// Processors for its containers.
     pub processors: u32,
+    /// Its memory, in bytes; 0 if that is not known.
+    pub memory: u64,
+    /// The caller's user id there.
+    pub user: String,
 }
 
 impl Site {
@@ -288,6 +293,8 @@ pub fn unknown_sites(spec: &Spec, directory: &str) -> Vec<Site> {
         variables: Vec::new(),
         sees_driver: false,
         processors: 1,
+        memory: 0,
+        user: "$UID".to_owned(),
     };
     let sites = match &spec.backends[0].kind {
         Kind::Ssh { hosts, .. } => {
@@ -323,7 +330,6 @@ pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
     }
     let mut phase =
         |name: &str, steps: Vec<Step>| phases.push(Phase { name: name.to_owned(), steps });
-    phase("batch", batch(spec));
     phase("run", run(spec, sites));
     phase("output", files::output(spec, sites));
     phase("move", moving(spec));
@@ -390,7 +396,12 @@ fn site(sites: &[Site], number: u32) -> &Site {
 }
 
 /// Where the replica of this number is: on the hosts of the service's zones, in turn.
-fn service_site<'s>(spec: &Spec, sites: &'s [Site], service: &Service, number: u32) -> &'s Site {
+pub(crate) fn service_site<'s>(
+    spec: &Spec,
+    sites: &'s [Site],
+    service: &Service,
+    number: u32,
+) -> &'s Site {
     let hosts: &[SshHost] = match &spec.backends[0].kind {
         Kind::Ssh { hosts, .. } => hosts,
         _ => &[],
@@ -633,6 +644,7 @@ fn start(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
     }
     words.extend(service.user.iter().flat_map(|user| pair("--user", user)));
     words.extend(service.directory.iter().flat_map(|path| pair("--workdir", path)));
+    words.extend(service.part.iter().flat_map(|part| slurm::options(site, *part)));
     words.push(image_name(spec, service.image.as_ref()));
     words.extend(service.command.iter().cloned());
     Step { host: site.host.clone(), act: Act::Start { container, words } }
@@ -701,22 +713,6 @@ fn in_passing(
     words.push(image_name(spec, image));
     words.extend(command);
     words
-}
-
-fn batch(spec: &Spec) -> Vec<Step> {
-    let Some(batch) = &spec.batch else { return Vec::new() };
-    let compute = &batch.compute;
-    vec![
-        told(format!("{} controller: {}", batch.kind, batch.control)),
-        told(format!("front-end: {}", batch.front)),
-        told(format!(
-            "{} to {} nodes of {}, ended when idle for {}",
-            compute.min,
-            compute.max,
-            compute.image,
-            units::spell(compute.idle)
-        )),
-    ]
 }
 
 /// What launchers of MPI in node containers are told: the program by which they start others, and

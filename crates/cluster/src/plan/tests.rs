@@ -17,6 +17,8 @@ fn explained(name: &str) -> String {
             variables: Vec::new(),
             sees_driver: true,
             processors: 8,
+            memory: 8 << 30,
+            user: "1000".into(),
         }],
         _ => unknown_sites(&spec, "/lab"),
     };

@@ -2,29 +2,25 @@
 
 use std::time::Duration;
 
-use super::reader::Table;
+use super::reader::{Table, Value};
+use super::services::{Ready, Replicas, RestartPolicy, Service};
+use super::{Image, NODES};
 use crate::error::Result;
+use crate::slurm::{self, Part};
 
-/// A batch system whose nodes are containers (`[batch]`).
+/// A batch system whose nodes are containers (`[batch]`). Its containers are services of the file
+/// ([`Service::part`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
-    /// The system: `slurm`.
-    pub kind: String,
-    /// The image that users log in to.
-    pub front: String,
-    /// The image of the controller.
-    pub control: String,
-    /// The nodes that compute.
-    pub compute: Compute,
-    /// Volumes of all of them, in Docker's short form.
-    pub volumes: Vec<String>,
+    /// The nodes that compute, of which there may be several kinds.
+    pub compute: Vec<Compute>,
 }
 
-/// The nodes that compute (`compute`).
+/// Nodes that compute (`compute`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compute {
-    /// Their image.
-    pub image: String,
+    /// The name of their service, and of their partition.
+    pub name: String,
     /// The fewest.
     pub min: u32,
     /// The most.
@@ -82,31 +78,96 @@ pub struct Restart {
 /// Signals that an application may get before its nodes are gone.
 const KNOWN: &[&str] = &["HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "URG"];
 
-pub(super) fn read(top: &Table<'_>) -> Result<Option<Batch>> {
+/// The name of the one service of nodes for which the file has none.
+const COMPUTE: &str = "compute";
+
+/// The batch system of a file, and the services that it comes to.
+pub(super) fn read(top: &Table<'_>) -> Result<Option<(Batch, Vec<Service>)>> {
     const HINT: &str = "a batch system has kind, front, control and compute";
-    let Some(table) = top.table("batch", &["kind", "front", "control", "compute", "volume"])?
-    else {
-        return Ok(None);
+    let keys = ["kind", "front", "control", "compute", "volume", "publish"];
+    let Some(table) = top.table("batch", &keys)? else { return Ok(None) };
+    table.need("kind", HINT)?.one_of(&[("slurm", ())])?;
+    let all = table.need("compute", HINT)?;
+    let all = if all.is_table() { vec![all] } else { all.array()? };
+    let (mut compute, mut images): (Vec<Compute>, Vec<String>) = (Vec::new(), Vec::new());
+    for value in &all {
+        let (one, image) = nodes(value)?;
+        if compute.iter().any(|other| other.name == one.name) {
+            return Err(value.wrong("another one has this name", "give each its name = \"...\""));
+        }
+        compute.push(one);
+        images.push(image);
+    }
+    if compute.is_empty() {
+        return Err(table.wrong("there are no nodes", "write compute = { image = \"...\" }"));
+    }
+    let volumes = table.texts("volume")?;
+    let part = |name: &str, image: String, part: Part| Service {
+        name: name.to_owned(),
+        image: Some(Image::Named(image)),
+        command: slurm::command(part),
+        env: Vec::new(),
+        volumes: volumes.clone(),
+        publish: Vec::new(),
+        after: vec![slurm::CONTROL.to_owned()],
+        ready: Ready::Started,
+        ready_within: Duration::from_mins(1),
+        replicas: Replicas::Fixed(1),
+        balance: None,
+        restart: RestartPolicy::Always,
+        user: None,
+        directory: None,
+        zones: Vec::new(),
+        part: Some(part),
     };
-    let compute = table.need("compute", HINT)?;
-    let compute = compute.table(&["image", "min", "max", "cpus", "idle"])?;
+    let (control, front) =
+        (table.need("control", HINT)?.filled()?, table.need("front", HINT)?.filled()?);
+    let mut services = vec![
+        Service {
+            ready: Ready::Tcp(slurm::CONTROL_PORT),
+            after: Vec::new(),
+            ..part(slurm::CONTROL, control, Part::Control)
+        },
+        Service {
+            ready: Ready::Tcp(slurm::FRONT_PORT),
+            publish: table.texts("publish")?,
+            ..part(slurm::FRONT, front, Part::Front)
+        },
+    ];
+    services.extend(compute.iter().zip(images).map(|(one, image)| Service {
+        replicas: Replicas::Fixed(0),
+        restart: RestartPolicy::No,
+        ..part(&one.name, image, Part::Compute)
+    }));
+    Ok(Some((Batch { compute }, services)))
+}
+
+/// Nodes that compute, and their image.
+fn nodes(value: &Value<'_>) -> Result<(Compute, String)> {
+    let table = value.table(&["name", "image", "min", "max", "cpus", "idle"])?;
     let count = |key: &str, usual: u64| {
-        compute.get(key).map_or(Ok(usual), |value| value.number(0..=1000)).map(|it| it as u32)
+        let count = table.get(key).map_or(Ok(usual), |value| value.number(0..=NODES.into()));
+        count.map(|count| count as u32)
     };
     let (min, max) = (count("min", 0)?, count("max", 1)?);
     if min > max || max == 0 {
-        return Err(compute.wrong("max is less than min, or 0", "write min = 0, max = 16"));
+        return Err(table.wrong("max is less than min, or 0", "write min = 0, max = 16"));
     }
-    let cpus = compute.get("cpus").map(|value| value.number(1..=4096)).transpose()?;
-    let idle = compute.get("idle").map_or(Ok(Duration::from_mins(1)), |value| value.time())?;
-    let image = compute.need("image", "write image = \"lab/compute:1\"")?.filled()?;
-    Ok(Some(Batch {
-        kind: table.need("kind", HINT)?.one_of(&[("slurm", "slurm")])?.to_owned(),
-        front: table.need("front", HINT)?.filled()?,
-        control: table.need("control", HINT)?.filled()?,
-        compute: Compute { image, min, max, cpus: cpus.map(|cpus| cpus as u32), idle },
-        volumes: table.texts("volume")?,
-    }))
+    let cpus = table.get("cpus").map(|value| value.number(1..=4096)).transpose()?;
+    let name = table.get("name");
+    let own = name.as_ref().map_or(Ok(COMPUTE.to_owned()), Value::name)?;
+    if let (Some(value), true) = (name, own == "default") {
+        let fact = "Slurm means something else by a partition of this name";
+        return Err(value.wrong(fact, "give it another one"));
+    }
+    let compute = Compute {
+        name: own,
+        min,
+        max,
+        cpus: cpus.map(|cpus| cpus as u32),
+        idle: table.get("idle").map_or(Ok(Duration::from_mins(1)), |value| value.time())?,
+    };
+    Ok((compute, table.need("image", "write image = \"lab/compute:1\"")?.filled()?))
 }
 
 pub(super) fn read_checkpoint(top: &Table<'_>) -> Result<Option<Checkpoint>> {

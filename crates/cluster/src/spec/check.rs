@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 pub(super) fn check(top: &Table<'_>, spec: &Spec) -> Result<()> {
     something(top, spec)?;
     images(top, spec)?;
+    batch(top, spec)?;
     services(top, spec)?;
     run(top, spec)?;
     backends(top, spec)?;
@@ -61,6 +62,23 @@ fn images(top: &Table<'_>, spec: &Spec) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// What a batch system and the rest of the file say of each other.
+fn batch(top: &Table<'_>, spec: &Spec) -> Result<()> {
+    let Some(value) = top.get("batch") else { return Ok(()) };
+    if spec.network == Some(Network::Host) {
+        let fact = "in a network of kind host its containers would share their ports";
+        return Err(value.wrong(fact, "leave network out, or write network = \"names\""));
+    }
+    for (number, service) in spec.services.iter().enumerate() {
+        if spec.services[..number].iter().any(|other| other.name == service.name) {
+            let own = at_service(top, &service.name);
+            let fact = format!("the batch system has containers of the name {:?}", service.name);
+            return Err(wrong(top, own.or(Some(value)), &fact, "rename yours"));
+        }
+    }
+    Ok(())
 }
 
 fn at_service<'r>(top: &Table<'r>, name: &str) -> Option<Value<'r>> {
@@ -151,6 +169,11 @@ fn balance(top: &Table<'_>, spec: &Spec, service: &Service) -> Result<()> {
         let fact = "its ports are not known, or no single ports of TCP";
         return Err(wrong(top, at(), fact, "write publish = [\"8080:80\"]"));
     }
+    if balance.pair && service.has_fixed_port() && hosts_of(spec, service) == Some(1) {
+        let fact = "two balancers on one host cannot share its port";
+        let hint = "publish without a port of the host, or have a second host";
+        return Err(wrong(top, at_key(top, &service.name, "publish"), fact, hint));
+    }
     let own = super::balancers(&service.name);
     let is_own = |name: &str| {
         let rest = name.strip_prefix(&*own);
@@ -169,6 +192,21 @@ fn balance(top: &Table<'_>, spec: &Spec, service: &Service) -> Result<()> {
         return Err(wrong(top, value, fact, "use rate and rate/replica, or mode = \"http\""));
     }
     Ok(())
+}
+
+/// On how many hosts a service's containers can be, if the file says so.
+fn hosts_of(spec: &Spec, service: &Service) -> Option<usize> {
+    match &spec.backends.first()?.kind {
+        Kind::Local => Some(1),
+        Kind::Ssh { hosts, .. } => {
+            let fits = |zone: &Option<String>| {
+                service.zones.is_empty()
+                    || zone.as_ref().is_some_and(|zone| service.zones.contains(zone))
+            };
+            Some(hosts.iter().filter(|host| fits(&host.zone)).count())
+        }
+        _ => None,
+    }
 }
 
 fn zones(spec: &Spec) -> Vec<&str> {
@@ -263,7 +301,7 @@ pub(super) fn is_carried_out(top: &Table<'_>, spec: &Spec) -> Result<()> {
     if spec.backends.len() > 1 {
         return not_yet(top.get("backend"), "a second backend");
     }
-    for key in ["build", "batch", "checkpoint"] {
+    for key in ["build", "checkpoint"] {
         if let Some(value) = top.get(key) {
             return not_yet(Some(value), key);
         }
@@ -272,9 +310,10 @@ pub(super) fn is_carried_out(top: &Table<'_>, spec: &Spec) -> Result<()> {
         if let Some(value) = at_key(top, &service.name, "build") {
             return not_yet(Some(value), "build");
         }
-        if service.balance.as_ref().is_some_and(|balance| balance.pair) {
+        let is_pair = service.balance.as_ref().is_some_and(|balance| balance.pair);
+        if is_pair && spec.network != Some(Network::Names) {
             let value = at_key(top, &service.name, "balance");
-            return not_yet(value, "a pair of balancers");
+            return not_yet(value, "a pair of balancers without network = \"names\"");
         }
     }
     Ok(())

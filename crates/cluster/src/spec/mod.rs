@@ -54,7 +54,7 @@ pub struct Spec {
     pub volumes: Vec<String>,
     /// Where nodes come from, in the order of priority; this machine if the file says nothing.
     pub backends: Vec<Backend>,
-    /// Services, in the file's order.
+    /// Services, in the file's order; at the end those that the batch system comes to.
     pub services: Vec<Service>,
     /// What runs to its end.
     pub run: Option<Run>,
@@ -204,6 +204,11 @@ fn parse_and(
     let nodes = top.get("nodes").map(|value| value.number(1..=u64::from(NODES))).transpose()?;
     // A run needs a container.
     let nodes = nodes.map_or(u32::from(run.is_some()), |nodes| nodes as u32);
+    let mut services = services::read(&top)?;
+    let batch = batch::read(&top)?.map(|(batch, own)| {
+        services.extend(own);
+        batch
+    });
     let spec = Spec {
         path: path.to_owned(),
         name: top.need("name", "a cluster has a name: name = \"lab\"")?.name()?,
@@ -226,9 +231,9 @@ fn parse_and(
         env: env(&top)?,
         volumes: top.texts("volume")?,
         backends: backends::read(&top)?,
-        services: services::read(&top)?,
+        services,
         run,
-        batch: batch::read(&top)?,
+        batch,
         input: top.texts("input")?,
         output: top.texts("output")?,
         checkpoint: batch::read_checkpoint(&top)?,

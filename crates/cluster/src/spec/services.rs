@@ -6,6 +6,7 @@ use super::condition::{Condition, Measure, Sign};
 use super::reader::{Table, Value};
 use super::{Image, command, env, image};
 use crate::error::Result;
+use crate::slurm::Part;
 
 /// A service: containers of one image, which others find by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct Service {
     pub directory: Option<String>,
     /// The zones whose hosts take replicas; empty for all.
     pub zones: Vec<String>,
+    /// What it is to the file's batch system; `None` for a service of its own.
+    pub part: Option<Part>,
 }
 
 /// When a replica counts as ready (`ready`).
@@ -238,6 +241,7 @@ fn service(name: String, table: &Table<'_>) -> Result<Service> {
         user: text("user")?,
         directory: table.get("directory").map(|value| value.absolute()).transpose()?,
         zones: table.texts("zone")?,
+        part: None,
     })
 }
 

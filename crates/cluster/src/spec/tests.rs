@@ -26,8 +26,11 @@ fn the_five_uses_are_read() {
     assert_eq!((&*run.on, run.launch, run.command.len()), ("node1", Launch::Inside, 4));
     let Replicas::Scaled(rule) = &read("site.toml").services[0].replicas else { panic!("a rule") };
     assert_eq!((rule.min, rule.max, rule.cool), (1, 8, Duration::from_secs(10)));
-    let farm = read("farm.toml").batch.unwrap();
-    assert_eq!((farm.compute.max, farm.compute.idle), (16, Duration::from_mins(1)));
+    let farm = read("farm.toml");
+    let compute = &farm.batch.unwrap().compute;
+    assert_eq!((compute[0].max, compute[0].idle), (16, Duration::from_mins(1)));
+    let names: Vec<&str> = farm.services.iter().map(|service| &*service.name).collect();
+    assert_eq!(names, ["control", "front", "compute"]);
     let comd = read("comd.toml");
     let kinds: Vec<_> = comd.backends.iter().map(|backend| backend.kind.word()).collect();
     assert_eq!(kinds, ["slurm", "qemu", "aws"]);
@@ -197,14 +200,60 @@ fn bytes_that_are_no_text_are_named() {
 }
 
 #[test]
+fn a_pair_needs_a_port_for_each() {
+    let text = |publish: &str, more: &str| {
+        format!(
+            "name = \"lab\"\nimage = \"a\"\nnetwork = \"names\"\n{more}\n[service.web]\n\
+             publish = [{publish:?}]\nbalance = {{ by = \"haproxy\", pair = true }}\n"
+        )
+    };
+    let error = read_text(&text("8080:80", "")).unwrap_err().to_string();
+    assert!(error.contains("two balancers on one host cannot share its port"), "{error}");
+    read_text(&text("80", "")).unwrap();
+    read_text(&text("8080:80", "backend = { kind = \"ssh\", hosts = [\"a\", \"b\"] }")).unwrap();
+}
+
+#[test]
+fn a_batch_system_may_have_several_kinds_of_nodes() {
+    let text = |compute: &str| {
+        format!(
+            "name = \"lab\"\n[batch]\nkind = \"slurm\"\nfront = \"f\"\ncontrol = \"c\"\n{compute}\n"
+        )
+    };
+    let two = "compute = [{ image = \"a\" }, { name = \"large\", image = \"b\", max = 3 }]";
+    let spec = read_text(&text(two)).unwrap();
+    let found: Vec<_> =
+        spec.batch.iter().flat_map(|batch| &batch.compute).map(|it| (&*it.name, it.max)).collect();
+    assert_eq!(found, [("compute", 1), ("large", 3)]);
+    let one = "compute = { image = \"a\" }";
+    for (compute, more, fact) in [
+        ("compute = { image = \"a\", min = 2 }", "", "max is less than min"),
+        ("compute = [{ image = \"a\" }, { image = \"b\" }]", "", "another one has this name"),
+        ("compute = []", "", "there are no nodes"),
+        ("compute = { image = \"a\", name = \"front\" }", "", "of the name \"front\""),
+        ("compute = { image = \"a\", name = \"default\" }", "", "means something else"),
+        (one, "[service.control]\nimage = \"a\"", "of the name \"control\""),
+        (one, "[service.compute-1]\nimage = \"a\"", "\"compute\" has this name"),
+    ] {
+        let error = read_text(&format!("{}{more}\n", text(compute))).unwrap_err().to_string();
+        assert!(error.contains(fact), "{compute} {more}: {error}");
+    }
+    let error = read_text(&format!("network = \"host\"\n{}", text(two))).unwrap_err().to_string();
+    assert!(error.contains("would share their ports"), "{error}");
+}
+
+#[test]
 fn what_is_not_carried_out_is_refused_with_its_place() {
     let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
-    for name in ["gateway.toml", "hpl.toml"] {
+    for name in ["gateway.toml", "hpl.toml", "farm.toml"] {
         read_to_start(&files.join(name)).unwrap();
     }
     for (name, fact, place) in [
-        ("site.toml", "service.web.balance: a pair of balancers is not carried", "site.toml:7:"),
-        ("farm.toml", "batch: batch is not carried out yet", "farm.toml:5:"),
+        (
+            "site.toml",
+            "service.web.balance: a pair of balancers without network = \"names\" is not",
+            "site.toml:7:",
+        ),
         ("comd.toml", "backend: a backend of kind qemu is not carried out yet", "comd.toml:7:"),
     ] {
         let error = read_to_start(&files.join(name)).unwrap_err();

@@ -1,15 +1,16 @@
-//! `cluster scale`, `replace` and `watch`: services of a cluster that is up.
+//! `cluster scale`, `replace`, `watch` and `node`: services of a cluster that is up.
 
 use std::path::Path;
 use std::time::Duration;
 
 use cluster::balance;
 use cluster::driver::{self, Setting, Watcher};
+use cluster::slurm::{self, Action};
 use cluster::spec::{self, Spec};
 
 use super::{Interrupted, Shown, ending, setting};
 use crate::args::cluster::{
-    ClusterAskArgs, ClusterReplaceArgs, ClusterScaleArgs, ClusterWatchArgs,
+    ClusterAskArgs, ClusterNodeArgs, ClusterReplaceArgs, ClusterScaleArgs, ClusterWatchArgs,
 };
 use crate::context::Context;
 use crate::report::{Exit, Report};
@@ -95,6 +96,21 @@ impl Watcher for Told<'_> {
     fn is_stopped(&self) -> bool {
         self.0.is_so()
     }
+}
+
+/// `cluster node`.
+pub(crate) fn node(context: &Context, args: &ClusterNodeArgs) -> Result<Exit, Report> {
+    let action = Action::of(&args.action).ok_or_else(|| {
+        let words = Action::ALL.map(Action::word).join(", ");
+        Report::wrong_words(format!("{:?} is not one of {words}", args.action))
+    })?;
+    let of_job = || {
+        let mut all = context.texts().into_iter();
+        Some(all.find(|(name, _)| name == "SLURM_JOB_NODELIST")?.1)
+    };
+    let nodes = args.nodes.clone().or_else(of_job);
+    let nodes = nodes.ok_or_else(|| Report::wrong_words("which nodes?"))?;
+    Ok(Exit(slurm::ask(action, &nodes)?))
 }
 
 /// `cluster ask`.

@@ -1,0 +1,85 @@
+//! The files of a batch system whose nodes are containers.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::hosts::{Host, Hosts};
+use super::{Setting, site_of};
+use crate::error::{Error, Result};
+use crate::plan::{self, Site};
+use crate::slurm::{CGROUP, FILES};
+use crate::spec::Spec;
+
+/// Bytes of the key of MUNGE, of which it wants 32 to 1024.
+const KEY: usize = 128;
+
+/// Writes the configuration of a file's batch system on all hosts.
+///
+/// # Errors
+/// If a file cannot be written, or the caller has not the same id on all hosts.
+pub(super) fn configure(
+    spec: &Spec,
+    (hosts, sites): (&Hosts, &[Site]),
+    (setting, kept): (&Setting, &Path),
+) -> Result<()> {
+    let (Some(batch), Some(first)) = (&spec.batch, sites.first()) else { return Ok(()) };
+    if let Some(other) = sites.iter().find(|site| site.user != first.user) {
+        let name = |site: &Site| site.host.clone().unwrap_or_default();
+        let fact = format!(
+            "you have the user id {} on {}, and {} on {}",
+            first.user,
+            name(first),
+            other.user,
+            name(other)
+        );
+        return Err(Error::new(fact).with_hint("the nodes of a Slurm know its user by the id"));
+    }
+    // Slurm starts no program that others could have changed.
+    let mode = std::fs::metadata(&setting.program).map_or(0, |found| found.mode());
+    if mode & 0o022 != 0 {
+        let program = setting.program.display();
+        let fact = format!("others may write to {program}, so Slurm would not start it");
+        return Err(Error::new(fact).with_hint(format!("chmod go-w {program}")));
+    }
+    let conf = plan::slurm::conf(&spec.name, batch, sites).into_bytes();
+    let key = key(&kept.join("munge.key"), hosts.driver())?;
+    let logins = logins(setting);
+    let put = |host: &dyn Host| {
+        let directory = PathBuf::from(site_of(sites, host).slurm());
+        let contents =
+            [(0o644, &conf[..]), (0o644, CGROUP.as_bytes()), (0o400, &key), (0o600, &logins)];
+        for (name, (mode, bytes)) in FILES.iter().zip(contents) {
+            host.put(&directory.join(name), mode, bytes)?;
+        }
+        Ok(())
+    };
+    hosts.each(put).into_iter().collect::<Result<Vec<()>>>().map(drop)
+}
+
+/// The key by which the containers know each other, made if it is not there.
+fn key(path: &Path, here: &dyn Host) -> Result<Vec<u8>> {
+    if let Ok(key) = std::fs::read(path) {
+        return Ok(key);
+    }
+    let mut key = vec![0; KEY];
+    // So many are given at once (getrandom(2)).
+    rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| Error::new(format!("a key: {error}")))?;
+    here.put(path, 0o600, &key)?;
+    Ok(key)
+}
+
+/// The keys with which the caller may log in: those that open his account here, and his own.
+fn logins(setting: &Setting) -> Vec<u8> {
+    let Some(home) = setting.variable("HOME") else { return Vec::new() };
+    let directory = Path::new(home).join(".ssh");
+    let all = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let is_key = |path: &PathBuf| {
+        path.extension().is_some_and(|end| end == "pub") || path.ends_with("authorized_keys")
+    };
+    let mut files: Vec<PathBuf> = all.map(|entry| entry.path()).filter(is_key).collect();
+    files.sort();
+    let texts = files.iter().filter_map(|path| std::fs::read_to_string(path).ok());
+    let lines: Vec<String> = texts.map(|text| text.trim_end().to_owned() + "\n").collect();
+    lines.concat().into_bytes()
+}
