@@ -61,6 +61,18 @@ const SERVERS: &[&str] = &[
     "libmpich-dev",
 ];
 
+/// The same for a Slurm whose nodes are containers.
+const SLURM: &[&str] = &[
+    "slurmctld",
+    "slurmd",
+    "slurm-client",
+    "munge",
+    "openssh-server",
+    "openssh-client",
+    "openmpi-bin",
+    "python3-mpi4py",
+];
+
 /// The same for what the README's clusters run.
 const README: &[&str] = &["openmpi-bin", "python3-mpi4py", "redis-server"];
 
@@ -86,6 +98,11 @@ pub fn services() -> Result<PathBuf, Skip> {
 /// The tree of the suite `servers`.
 pub fn servers() -> Result<PathBuf, Skip> {
     debian::tar_with("servers", SERVERS)
+}
+
+/// The tree of a Slurm whose nodes are containers.
+pub fn slurm() -> Result<PathBuf, Skip> {
+    debian::tar_with("slurm", SLURM)
 }
 
 /// The tree of what the README's clusters run.
@@ -115,7 +132,8 @@ pub fn lua() -> Result<PathBuf, Skip> {
 
 /// Makes what is missing of all of these; gives why the others could not be made.
 pub fn make_all() -> Vec<Skip> {
-    let trees = [debian::tar, programs, integration, services, servers, readme, newest, zlib, lua];
+    let trees =
+        [debian::tar, programs, integration, services, servers, slurm, readme, newest, zlib, lua];
     let mut skips: Vec<Skip> = trees.iter().filter_map(|make| make().err()).collect();
     skips.extend(apptainer().err());
     skips

@@ -4,8 +4,10 @@
 //! cases take turns. After each case nothing of it is left: no container, no network, no directory
 //! of a cluster. [`kills`] ends drivers in the middle of everything.
 
+mod batch;
 mod commands;
 mod copies;
+mod elastic;
 mod floods;
 mod inside;
 mod kills;
@@ -52,7 +54,9 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
         let case = services::debian_service;
         suite.case(format!("{}::debian_service", world.label), move || world.try_out(case));
     }
-    for (name, case) in inside::CASES.iter().chain(web::CASES) {
+    for (name, case) in
+        inside::CASES.iter().chain(web::CASES).chain(batch::CASES).chain(elastic::CASES)
+    {
         for world in stage.worlds.iter().filter(|world| world.is_whole) {
             suite.case(format!("{}::{name}", world.label), move || world.try_out(*case));
         }

@@ -20,6 +20,7 @@ type Case = (&'static str, fn(&Lab<'_>) -> Outcome);
 pub(crate) const CASES: &[Case] = &[
     ("balanced", balanced),
     ("killed", killed),
+    ("pair", pair),
     ("replaced", replaced),
     ("rule", rule),
     ("refused", refused),
@@ -45,7 +46,7 @@ command = "hostname >/var/www/html/index.html; exec nginx -g 'daemon off;'"
 }
 
 /// A port that nobody has at present.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     port().0
 }
 
@@ -56,7 +57,7 @@ fn answer(port: u16) -> Option<String> {
 }
 
 /// Asks until exactly these containers have answered, each of them in a row of requests.
-fn answered_by(port: u16, names: &[&str]) {
+pub(crate) fn answered_by(port: u16, names: &[&str]) {
     let mut last = Vec::new();
     let found = until(LONG, || {
         let mut found: Vec<String> = (0..4 * names.len()).filter_map(|_| answer(port)).collect();
@@ -70,7 +71,7 @@ fn answered_by(port: u16, names: &[&str]) {
 
 /// Clients that ask again and again while `work` is done: some with a connection for each request,
 /// some with one that they keep. Returns how many requests were answered; all have to be.
-fn under_load(port: u16, pause: Duration, work: impl FnOnce()) -> u32 {
+pub(crate) fn under_load(port: u16, pause: Duration, work: impl FnOnce()) -> u32 {
     let (over, good, bad) = (AtomicBool::new(false), AtomicU32::new(0), Mutex::new(Vec::new()));
     let count = |answer: Result<(), String>| match answer {
         Ok(()) => drop(good.fetch_add(1, Ordering::Relaxed)),
@@ -167,6 +168,37 @@ fn balanced(lab: &Lab<'_>) -> Outcome {
     lab.cluster("scale", &["web=0"]).ok();
     let text = page(port).unwrap_or_default();
     assert!(text.contains(" 503 "), "{text}");
+    lab.cluster("down", &[]).ok();
+    Ok(())
+}
+
+/// Two balancers: where one is killed the other answers.
+fn pair(lab: &Lab<'_>) -> Outcome {
+    let image = lab.servers()?;
+    let text = site(image, 0, "2");
+    let text = text.replace("127.0.0.1:0:80", "80");
+    let text = text.replace("by = \"haproxy\"", "by = \"haproxy\", pair = true");
+    lab.file(&format!("network = \"names\"{text}"));
+    let up = lab.cluster("up", &["-d"]);
+    assert!(up.ok().err().contains("tries the other balancer: the name web"), "{up:?}");
+    let port = |number: u32| -> u16 {
+        let said = lab.run(&["port", &format!("site-web-balance-{number}"), "80"]).ok().out();
+        let port = said.trim().rsplit(':').next().and_then(|port| port.parse().ok());
+        port.unwrap_or_else(|| panic!("{said}"))
+    };
+    answered_by(port(1), &["web-1", "web-2"]);
+    answered_by(port(2), &["web-1", "web-2"]);
+    under_load(port(2), Duration::from_millis(5), || {
+        let format = ["inspect", "--format", "{{.State.Pid}}", "site-web-balance-1"];
+        let pid = lab.run(&format).ok().out();
+        lab.script(&format!("kill -9 {pid}")).ok();
+        // By the name that leads to both.
+        let page = lab.run(&["exec", "site-web-1", "curl", "-sS", "http://web/"]);
+        assert!(page.ok().out().starts_with("web-"), "{page:?}");
+        lab.cluster("scale", &["web=3"]).ok();
+    });
+    answered_by(port(1), &["web-1", "web-2", "web-3"]);
+    answered_by(port(2), &["web-1", "web-2", "web-3"]);
     lab.cluster("down", &[]).ok();
     Ok(())
 }
@@ -298,7 +330,10 @@ fn refused(lab: &Lab<'_>) -> Outcome {
     }
     assert_eq!(lab.containers(), ["site-web-1", "site-web-balance-1"]);
     let watch = lab.cluster("watch", &[]);
-    assert!(watch.expect(1).err().contains("no service of the file has a rule"), "{watch:?}");
+    assert!(
+        watch.expect(1).err().contains("the file has no rule that could be followed"),
+        "{watch:?}"
+    );
     lab.cluster("down", &[]).ok();
     Ok(())
 }

@@ -21,6 +21,7 @@ use testkit::users::{Setting, no_namespaces};
 pub(crate) const BOX: &str = "localhost/box:1";
 const DEBIAN: &str = "localhost/cluster:debian";
 const SERVERS: &str = "localhost/cluster:servers";
+const SLURM: &str = "localhost/cluster:slurm";
 
 /// What `sh` and others of the image are links to.
 const APPLETS: [&str; 21] = [
@@ -72,6 +73,7 @@ impl Stage {
                     count: AtomicU32::new(0),
                     debian: OnceLock::new(),
                     servers: OnceLock::new(),
+                    slurm: OnceLock::new(),
                 });
             }
         }
@@ -114,6 +116,7 @@ pub(crate) struct World {
     count: AtomicU32,
     debian: OnceLock<Result<(), Skip>>,
     servers: OnceLock<Result<(), Skip>>,
+    slurm: OnceLock<Result<(), Skip>>,
 }
 
 impl World {
@@ -237,6 +240,11 @@ impl Lab<'_> {
     /// The image with nginx and `HAProxy`.
     pub(crate) fn servers(&self) -> Result<&'static str, Skip> {
         self.imported(&self.world.servers, testkit::trees::servers, SERVERS)
+    }
+
+    /// The image with Slurm's daemons.
+    pub(crate) fn slurm(&self) -> Result<&'static str, Skip> {
+        self.imported(&self.world.slurm, testkit::trees::slurm, SLURM)
     }
 
     /// An image of a tree, which is imported once in each world.

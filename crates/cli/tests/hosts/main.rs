@@ -18,6 +18,7 @@ mod small;
 mod ssh;
 mod terminals;
 mod variables;
+mod zones;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         mistakes::CASES,
         readme::CASES,
         failures::CASES,
+        zones::CASES,
         kills::CASES,
     ];
     let mut suite = Suite::new();

@@ -1,0 +1,188 @@
+//! A Slurm whose nodes are containers: jobs bring nodes, nodes without work go, and what dies is
+//! made good.
+
+use std::fs;
+use std::time::Duration;
+
+use testkit::command::{Finished, until};
+use testkit::skip::Outcome;
+
+use crate::world::{Lab, port};
+
+/// A case that needs Slurm's image.
+type Case = (&'static str, fn(&Lab<'_>) -> Outcome);
+
+pub(crate) const CASES: &[Case] = &[("farm", farm), ("farm_mended", mended), ("farm_stays", stays)];
+
+/// How long nodes take to come and go on a busy machine.
+const LONG: Duration = Duration::from_mins(2);
+/// The containers of a batch system without work.
+const AT_REST: [&str; 2] = ["farm-control-1", "farm-front-1"];
+
+/// A job on several nodes: Slurm's own way, and MPI's.
+const JOB: &str = "#!/bin/sh\nsrun hostname | sort\n\
+    mpirun python3 -c 'from mpi4py import MPI; c = MPI.COMM_WORLD; \
+    n = c.allreduce(1); c.rank or print(n, \"ranks\")'\n";
+
+/// A farm with a directory for its jobs, and a key that opens it.
+fn farm_of(lab: &Lab<'_>, image: &str, port: u16) {
+    lab.file(&format!(
+        r#"
+name = "farm"
+[batch]
+kind = "slurm"
+front = "{image}"
+control = "{image}"
+compute = {{ image = "{image}", max = 3, cpus = 1, idle = "3s" }}
+publish = ["127.0.0.1:{port}:2222"]
+volume = ["./jobs:/jobs"]
+"#
+    ));
+    lab.script(
+        "mkdir -p ~/.ssh $(dirname $file)/jobs && \
+         { [ -e ~/.ssh/id_farm ] || ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_farm; }",
+    )
+    .ok();
+}
+
+/// A command of the front-end's shell, in the directory of the jobs.
+pub(crate) fn front(lab: &Lab<'_>, command: &str) -> Finished {
+    lab.cluster("exec", &["-w", "/jobs", "front", "/bin/sh", "-c", command])
+}
+
+/// The same by `ssh`.
+fn by_ssh(lab: &Lab<'_>, port: u16, command: &str) -> Finished {
+    lab.script(&format!(
+        "ssh -i ~/.ssh/id_farm -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
+         -o LogLevel=ERROR -o BatchMode=yes -p {port} 127.0.0.1 'cd /jobs && {command}'"
+    ))
+}
+
+/// What a job has written.
+pub(crate) fn written(lab: &Lab<'_>, name: &str) -> String {
+    fs::read_to_string(lab.dir.join("jobs").join(name)).unwrap_or_default()
+}
+
+/// What the process that follows the cluster of a name has told.
+pub(crate) fn told_of(lab: &Lab<'_>, cluster: &str) -> String {
+    let place = lab.world.person.store().join("clusters").join(cluster).join("watch.log");
+    fs::read_to_string(place).unwrap_or_default()
+}
+
+fn told(lab: &Lab<'_>) -> String {
+    told_of(lab, "farm")
+}
+
+/// The process that follows the cluster of the case.
+pub(crate) fn follower(lab: &Lab<'_>) -> String {
+    let found = lab.script("pgrep -u $(id -u) -f \"cluster watch -f $file\"");
+    found.ok().out().trim().to_owned()
+}
+
+/// Waits until all nodes are gone.
+fn at_rest(lab: &Lab<'_>) {
+    let mut last = Vec::new();
+    let done = until(LONG, || {
+        last = lab.containers();
+        (last == AT_REST).then_some(())
+    });
+    assert!(done.is_some(), "{last:?} are left: {}", told(lab));
+}
+
+/// Jobs bring nodes, by `ssh` as usual; nodes without work go.
+fn farm(lab: &Lab<'_>) -> Outcome {
+    let (image, (port, _)) = (lab.slurm()?, port());
+    farm_of(lab, image, port);
+    lab.cluster("up", &["-d"]).ok();
+    assert_eq!(lab.containers(), AT_REST);
+    fs::write(lab.dir.join("jobs/job.sh"), JOB).expect("a job");
+    by_ssh(lab, port, "sbatch -Q -N 3 -n 3 -o out -e err job.sh").ok();
+    let all = "compute-1\ncompute-2\ncompute-3\n3 ranks\n";
+    let done = until(LONG, || (written(lab, "out") == all).then_some(()));
+    let said = || format!("{} {} {}", written(lab, "out"), written(lab, "err"), told(lab));
+    assert!(done.is_some(), "{}", said());
+    let log = told(lab);
+    assert!(log.contains("compute-1, compute-2, compute-3: wanted"), "{log}");
+    at_rest(lab);
+
+    // More jobs than nodes. None is lost, and there are never more nodes than the file allows.
+    front(lab, "sbatch -Q --array=1-7 -o many-%a --wrap 'hostname; sleep 0.5'").ok();
+    let mut most = 0;
+    let has_run = |number: usize| !written(lab, &format!("many-{number}")).is_empty();
+    let done = until(LONG, || {
+        let nodes = lab.containers().len().saturating_sub(AT_REST.len());
+        most = most.max(nodes);
+        (1..=7).all(has_run).then_some(())
+    });
+    assert!(done.is_some() && most <= 3, "{most} nodes: {}", told(lab));
+
+    for (words, fact) in [
+        (["scale", "compute=2"], "Slurm says when nodes of compute are started"),
+        (["scale", "control=2"], "a batch system has one control"),
+        (["replace", "compute"], "Slurm says when nodes of compute are started"),
+    ] {
+        let done = lab.cluster(words[0], &words[1..]);
+        assert!(done.expect(1).err().contains(fact), "{done:?}");
+    }
+    at_rest(lab);
+    lab.cluster("down", &[]).ok();
+    Ok(())
+}
+
+/// A node that dies, a controller that is replaced, and a lost process that starts nodes: no job is
+/// lost.
+fn mended(lab: &Lab<'_>) -> Outcome {
+    let (image, (port, _)) = (lab.slurm()?, port());
+    farm_of(lab, image, port);
+    lab.cluster("up", &["-d"]).ok();
+    let wait = "echo begun >>begun; while [ ! -e go ]; do sleep 0.2; done; echo done >done";
+    front(lab, &format!("sbatch -Q -o job.out --wrap '{wait}'")).ok();
+    let begun = |count: usize| {
+        let done = until(LONG, || (written(lab, "begun").lines().count() >= count).then_some(()));
+        assert!(done.is_some(), "not begun {count} times: {}", told(lab));
+    };
+    begun(1);
+    lab.cluster("replace", &["control"]).ok();
+    let pid = lab.run(&["inspect", "--format", "{{.State.Pid}}", "farm-compute-1"]).ok().out();
+    lab.script(&format!("kill -9 {pid}")).ok();
+    begun(2);
+
+    // Nobody starts nodes for a while.
+    lab.script(&format!("kill -9 {}", follower(lab))).ok();
+    front(lab, "sbatch -Q -N 2 -o later --wrap 'srun hostname'").ok();
+    lab.cluster("up", &["-d"]).ok();
+    fs::write(lab.dir.join("jobs/go"), "").expect("a file");
+    let done = until(LONG, || {
+        let lines = written(lab, "later").lines().count();
+        (lines == 2 && written(lab, "done") == "done\n").then_some(())
+    });
+    assert!(done.is_some(), "{}: {}", front(lab, "squeue; sinfo -R").out(), told(lab));
+    at_rest(lab);
+    lab.cluster("down", &[]).ok();
+    Ok(())
+}
+
+/// The fewest nodes are there without a job, and stay.
+fn stays(lab: &Lab<'_>) -> Outcome {
+    let (image, (port, _)) = (lab.slurm()?, port());
+    farm_of(lab, image, port);
+    let file = lab.dir.join("lab.toml");
+    let text = fs::read_to_string(&file).expect("the file");
+    let least = text.replace("max = 3", "min = 1, max = 3");
+    lab.file(&least);
+    lab.cluster("up", &["-d"]).ok();
+    let idle = |count: &str| {
+        let done = until(LONG, || {
+            let said = front(lab, "sinfo -h -t idle -o '%D %t' | grep -v '~'").out();
+            (said.trim() == format!("{count} idle")).then_some(())
+        });
+        assert!(done.is_some(), "{}: {}", front(lab, "sinfo -N").out(), told(lab));
+    };
+    idle("1");
+    front(lab, "sbatch -Q -N 2 -o two --wrap 'srun hostname'").ok();
+    let done = until(LONG, || (written(lab, "two").lines().count() == 2).then_some(()));
+    assert!(done.is_some(), "{}: {}", front(lab, "squeue").out(), told(lab));
+    idle("1");
+    lab.cluster("down", &[]).ok();
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! Six services of a research group, and a web service with a batch system under random load.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use testkit::command::until;
+use testkit::skip::Outcome;
+
+use crate::batch::{follower, front, told_of, written};
+use crate::web::{free_port, under_load};
+use crate::world::Lab;
+
+/// A case that needs images of servers.
+type Case = (&'static str, fn(&Lab<'_>) -> Outcome);
+
+pub(crate) const CASES: &[Case] = &[("gateway", gateway), ("elastic", elastic)];
+
+const LONG: Duration = Duration::from_mins(2);
+/// How long the random load lasts, unless `CORACLE_TEST_MINUTES` says so.
+const SECONDS: u64 = 20;
+/// A process that grows by more than so much in all that time leaks.
+const GROWTH_KIB: u64 = 16 << 10;
+const FILES_MORE: u64 = 16;
+
+/// A database, an administrator's page that asks it, and four tools.
+const SIX: &str = r#"
+name = "gateway"
+image = "IMAGE"
+
+[service.db]
+user = "postgres"
+volume = ["./settings:/settings:ro"]
+command = """
+cd /var/lib/postgresql/15
+exec /usr/lib/postgresql/15/bin/postgres -D main -c config_file=/etc/postgresql/15/main/postgresql.conf -c hba_file=/settings/hba -c 'listen_addresses=*' -c unix_socket_directories=/tmp -c ssl=off"""
+ready = { tcp = 5432 }
+
+[service.admin]
+after = ["db"]
+publish = ["127.0.0.1:ADMIN:8080"]
+ready = { tcp = 8080 }
+command = ["python3", "-c", '''
+import http.server, subprocess
+class Page(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *words): pass
+    def do_GET(self):
+        ask = ["psql", "-h", "db", "-U", "postgres", "-Atc", "select version()"]
+        answer = subprocess.run(ask, capture_output=True)
+        text = answer.stdout + answer.stderr
+        self.send_response(500 if answer.returncode else 200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+http.server.ThreadingHTTPServer(("", 8080), Page).serve_forever()
+''']
+
+[service.cache]
+after = ["db"]
+command = ["redis-server", "--protected-mode", "no", "--save", ""]
+ready = { tcp = 6379 }
+
+[service.files]
+volume = ["./pages:/pages:ro"]
+publish = ["127.0.0.1:FILES:8000"]
+command = ["python3", "-m", "http.server", "-d", "/pages", "8000"]
+ready = { tcp = 8000 }
+
+[service.web]
+publish = ["127.0.0.1:WEB:80"]
+command = ["nginx", "-g", "daemon off;"]
+ready = { tcp = 80 }
+
+[service.meter]
+command = ["iperf3", "-s"]
+ready = { tcp = 5201 }
+"#;
+
+/// One of six services is replaced while others are asked, and they do not notice.
+fn gateway(lab: &Lab<'_>) -> Outcome {
+    let image = lab.servers()?;
+    let [admin, files, web] = [free_port(), free_port(), free_port()];
+    for (name, text) in [("settings/hba", "host all all 0.0.0.0/0 trust\n"), ("pages/a", "first\n")]
+    {
+        let path = lab.dir.join(name);
+        lab.world.person.dir(&path.parent().unwrap_or(&lab.dir).display().to_string());
+        lab.world.person.file(&path, text);
+    }
+    let text = SIX.replace("IMAGE", image).replace("ADMIN", &admin.to_string());
+    lab.file(&text.replace("FILES", &files.to_string()).replace("WEB", &web.to_string()));
+    lab.cluster("up", &["-d"]).ok();
+    assert_eq!(lab.containers().len(), 6);
+    let container = || lab.run(&["inspect", "--format", "{{.Id}}", "gateway-files-1"]).ok().out();
+    let before = container();
+    let pause = Duration::from_millis(20);
+    under_load(admin, pause, || {
+        under_load(web, pause, || {
+            lab.cluster("replace", &["files"]).ok();
+        });
+    });
+    assert_ne!(before, container());
+    let page = lab.run(&["exec", "gateway-meter-1", "curl", "-sS", "http://files:8000/a"]);
+    assert_eq!(page.ok().out(), "first\n");
+    lab.cluster("down", &[]).ok();
+    Ok(())
+}
+
+/// Numbers that look random, the same for one seed (Marsaglia's xorshift64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// Memory in KiB and open files of a process.
+fn usage(pid: &str) -> (u64, u64) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let memory = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count) as u64;
+    (memory, files)
+}
+
+/// A web service that follows a rule, and a batch system, while requests, jobs and commands come at
+/// random: no request fails, no job is lost, nothing stays, and each decision has its reason.
+fn elastic(lab: &Lab<'_>) -> Outcome {
+    let (servers, slurm) = (lab.servers()?, lab.slurm()?);
+    let port = free_port();
+    lab.world.person.dir(&lab.dir.join("jobs").display().to_string());
+    lab.file(&format!(
+        r#"
+name = "elastic"
+[service.web]
+image = "{servers}"
+publish = ["127.0.0.1:{port}:80"]
+ready = {{ http = "80/" }}
+balance = {{ by = "haproxy", image = "{servers}", drain = "5s" }}
+command = ["nginx", "-g", "daemon off;"]
+[service.web.replicas]
+min = 1
+max = 3
+up = "rate/replica > 30 for 1s"
+down = "rate/replica < 10 for 2s"
+cool = "1s"
+[batch]
+kind = "slurm"
+front = "{slurm}"
+control = "{slurm}"
+compute = {{ image = "{slurm}", max = 2, cpus = 1, idle = "3s" }}
+volume = ["./jobs:/jobs"]
+"#
+    ));
+    lab.cluster("up", &["-d"]).ok();
+    let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seed = variable("CORACLE_TEST_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    println!("elastic: CORACLE_TEST_SEED={seed}");
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let time = variable("CORACLE_TEST_MINUTES").map_or(SECONDS, |minutes| 60 * minutes);
+    let (end, pid) = (Instant::now() + Duration::from_secs(time), follower(lab));
+    let (mut jobs, mut asked, mut first) = (0, 0, None);
+    while Instant::now() < end {
+        let rest = Duration::from_millis(500 + random.below(3000));
+        let (act, pause) = (random.below(6), [2, 10, 40][random.below(3) as usize]);
+        let nodes = 1 + random.below(2);
+        // Who follows the rule may be at work for longer than a command waits.
+        let change = |word: &str, what: &str| {
+            let done = lab.cluster(word, &[what]);
+            let is_late = done.err().contains("is being changed by another process");
+            assert!(done.code() == 0 || is_late, "{done:?}");
+        };
+        let mut work = || {
+            let began = Instant::now();
+            match act {
+                0 => change("scale", &format!("web={}", 1 + nodes)),
+                1 => change("replace", "web"),
+                2 | 3 => {
+                    jobs += 1;
+                    let wrap = format!("srun true && echo done >job-{jobs}");
+                    front(lab, &format!("sbatch -Q -N {nodes} -o log-{jobs} --wrap '{wrap}'")).ok();
+                }
+                _ => {}
+            }
+            while began.elapsed() < rest {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        if random.below(3) == 0 {
+            work();
+        } else {
+            asked += under_load(port, Duration::from_millis(pause), work);
+        }
+        first.get_or_insert_with(|| usage(&pid));
+    }
+    let at_rest =
+        ["elastic-control-1", "elastic-front-1", "elastic-web-1", "elastic-web-balance-1"];
+    let mut last = Vec::new();
+    let done = until(LONG, || {
+        last = lab.containers();
+        (last == at_rest && front(lab, "squeue -h").out().is_empty()).then_some(())
+    });
+    let log = told_of(lab, "elastic");
+    assert!(done.is_some(), "{last:?}: {log}");
+    let undone = (1..=jobs).filter(|job| written(lab, &format!("job-{job}")) != "done\n").count();
+    assert_eq!(undone, 0, "of {jobs} jobs: {log}");
+    for line in log.lines().filter(|line| line.contains(" -> ")) {
+        assert!(line.contains(", because rate/replica"), "{line}");
+    }
+    let (begin, now) = (first.unwrap_or_default(), usage(&pid));
+    println!("elastic: {asked} requests, {jobs} jobs; KiB and files {begin:?}, then {now:?}");
+    assert!(now.0 < begin.0 + GROWTH_KIB && now.1 < begin.1 + FILES_MORE, "{begin:?} {now:?}");
+    lab.cluster("down", &[]).ok();
+    Ok(())
+}
