@@ -1,5 +1,5 @@
-//! `cargo xtask cluster faults [MINUTES]`, `kills [POINTS]` and `nfs [KIND]...`: run the long forms
-//! of cases on several hosts.
+//! `cargo xtask cluster faults [MINUTES]`, `kills [POINTS]`, `elastic [MINUTES]` and
+//! `nfs [KIND]...`: run the long forms of cases of clusters.
 //!
 //! `faults` puts a network of three simulated hosts under load for so many minutes (an hour), while
 //! its links lose and delay frames and are cut. The suite `network` itself does so for seconds.
@@ -8,7 +8,11 @@
 //! commands of clusters. The suite `hosts` itself does so a few times. It prints its seed, which
 //! `CORACLE_TEST_SEED` repeats; `CORACLE_TEST_POINT` is the number of one point to play alone.
 //!
-//! Both need root and the test users. `nfs` ([`nfs`]) has two virtual machines use one store.
+//! `elastic` has requests, jobs and commands come at random for so many minutes (an hour), to a web
+//! service that follows a rule and to a batch system of containers. The suite `cluster` itself does
+//! so for seconds. It prints its seed, too.
+//!
+//! These need root and the test users. `nfs` ([`nfs`]) has two virtual machines use one store.
 
 mod nfs;
 
@@ -19,8 +23,9 @@ use crate::tools;
 /// the variable that takes the number.
 type Case = (&'static str, &'static str, &'static str, [&'static str; 2], &'static str);
 
-const CASES: [Case; 2] = [
+const CASES: [Case; 3] = [
     ("faults", "MINUTES", "60", ["network", "far::faults"], "CORACLE_TEST_MINUTES"),
+    ("elastic", "MINUTES", "60", ["cluster", "::elastic"], "CORACLE_TEST_MINUTES"),
     ("kills", "POINTS", "500", ["hosts", "kills::points"], "CORACLE_TEST_POINTS"),
 ];
 
@@ -47,6 +52,7 @@ pub(crate) fn run(words: &[String]) -> Outcome {
 }
 
 fn usage() -> String {
-    "which case? cargo xtask cluster faults [MINUTES] | kills [POINTS] | nfs [3] [4] [nolock]"
+    "which case? cargo xtask cluster faults [MINUTES] | elastic [MINUTES] | kills [POINTS] | \
+     nfs [3] [4] [nolock]"
         .to_owned()
 }

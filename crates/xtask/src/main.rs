@@ -47,6 +47,8 @@ usage: cargo xtask TASK
                      container
   cluster faults [MINUTES]
                      a network of several hosts with bad links under load, for an hour
+  cluster elastic [MINUTES]
+                     services and a batch system under random load, for an hour
   cluster kills [POINTS]
                      drivers, agents and daemons killed at 500 random moments of commands
   cluster nfs [3] [4] [nolock]
@@ -62,7 +64,8 @@ usage: cargo xtask TASK
   bench [NAME]...    the measurements, as ratios; writes their sections of docs/benchmarks.md
   bench net PART...  parts of the measurements of networks: names, packets, hosts, hpl
   bench cluster PART...
-                     parts of those of clusters: up, mpi, agents, page, model
+                     parts of those of clusters: up, mpi, agents, page, grow, farm,
+                     model
   docs               docs/syscalls.md, from the table of calls
   man DIR            man pages
   completions DIR    shell completions

@@ -79,6 +79,9 @@ const WANTED: &[(&str, &str)] = &[
     ("iperf3", "iperf3"),
     ("qperf", "qperf"),
     ("nginx", "nginx-light"),
+    // The balancer of a host, beside that in a container, and who asks it.
+    ("haproxy", "haproxy"),
+    ("wrk", "wrk"),
 ];
 
 /// Packages without a program of their own, each with a file that it installs.

@@ -1,27 +1,43 @@
 //! Measures clusters on simulated hosts, which share this machine's processors.
 //!
 //! [`up`] is the start of a cluster and a command in it, [`mpi`] ranks that are started inside of
-//! containers, [`agents`] a driver with many hosts at rest, [`page`] services on one host, and
-//! [`model`] what the starts of few hosts say about many.
+//! containers, [`agents`] a driver with many hosts at rest, [`page`] services on one host,
+//! [`grow`] services that get more containers, [`farm`] a batch system of containers, and [`model`]
+//! what the starts of few hosts say about many.
 
 mod agents;
+mod farm;
+mod grow;
 mod lab;
 mod model;
 mod mpi;
 mod page;
 mod up;
 
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::places::as_measured;
 use super::{Bench, Line};
 use crate::shell::Outcome;
 use crate::tools;
 
+/// A server answers within so long.
+const SOON: Duration = Duration::from_secs(5);
+
 type Part = fn(&Bench) -> Outcome<Vec<Line>>;
 
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, Part); 7] = [
     ("up", up::measure),
     ("mpi", mpi::measure),
     ("agents", agents::measure),
     ("page", page::measure),
+    ("grow", grow::measure),
+    ("farm", farm::measure),
     ("model", model::measure),
 ];
 
@@ -38,6 +54,39 @@ pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     }
     let chosen = PARTS.iter().filter(|(name, _)| bench.wants(name));
     super::each(chosen.map(|(name, part)| (*name, part(bench))))
+}
+
+/// Imports a tree as an image of the measured user.
+fn import(bench: &Bench, tar: &Path, image: &str) -> Outcome {
+    let mut words = as_measured(bench);
+    words.extend([bench.coracle.display().to_string(), "import".to_owned(), "-q".to_owned()]);
+    words.extend(["-".to_owned(), image.to_owned()]);
+    let input = fs::File::open(tar).map_err(|error| format!("{}: {error}", tar.display()))?;
+    let done = Command::new(&words[0]).args(&words[1..]).stdin(input).output();
+    let done = done.map_err(|error| error.to_string())?;
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(format!("import: {}", String::from_utf8_lossy(&done.stderr)))
+}
+
+/// A port of this machine that nobody has at present.
+fn free_port() -> Outcome<u16> {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|one| one.local_addr());
+    Ok(port.map_err(|error| error.to_string())?.port())
+}
+
+/// What a server answers; `None` if that is not a page.
+fn get(port: u16) -> Option<String> {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), SOON)?;
+        stream.set_read_timeout(Some(SOON))?;
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    ask().ok().filter(|text| text.contains(" 200 "))
 }
 
 /// A result without a peer.

@@ -2,14 +2,12 @@
 //! administrator's page that asks it, and four tools. All are Debian's packages, in one image.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use testkit::trees;
 
-use super::{alone, fact};
+use super::{alone, fact, free_port, get, import};
 use crate::bench::places::as_measured;
 use crate::bench::{Bench, Line, median};
 use crate::shell::{Outcome, read};
@@ -22,8 +20,6 @@ const NETWORKS: [(&str, &str); 2] =
 const AIM: f64 = 3.0;
 /// It has failed after so long.
 const LIMIT: Duration = Duration::from_mins(2);
-/// A server answers within so long.
-const SOON: Duration = Duration::from_secs(5);
 const FILE: &str = r#"
 name = "six"
 image = "IMAGE"
@@ -82,7 +78,7 @@ pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
             return Ok(Vec::new());
         }
     };
-    import(bench, &tree.display().to_string())?;
+    import(bench, &tree, IMAGE)?;
     let mut lines = Vec::new();
     for (network, words) in NETWORKS {
         lines.extend(pages(bench, network, words)?);
@@ -91,8 +87,7 @@ pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
 }
 
 fn pages(bench: &Bench, network: &str, words: &str) -> Outcome<Vec<Line>> {
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|one| one.local_addr());
-    let port = port.map_err(|error| error.to_string())?.port();
+    let port = free_port()?;
     let text = FILE.replace("IMAGE", IMAGE).replace("NETWORK", words);
     let text = text.replace("PORT", &port.to_string());
     let file = bench.scratch.path().join("six.toml");
@@ -118,19 +113,6 @@ fn pages(bench: &Bench, network: &str, words: &str) -> Outcome<Vec<Line>> {
     ])
 }
 
-fn import(bench: &Bench, tar: &str) -> Outcome {
-    let mut words = as_measured(bench);
-    words.extend([bench.coracle.display().to_string(), "import".to_owned(), "-q".to_owned()]);
-    words.extend(["-".to_owned(), IMAGE.to_owned()]);
-    let input = fs::File::open(tar).map_err(|error| format!("{tar}: {error}"))?;
-    let done = Command::new(&words[0]).args(&words[1..]).stdin(input).output();
-    let done = done.map_err(|error| error.to_string())?;
-    if done.status.success() {
-        return Ok(());
-    }
-    Err(format!("import: {}", String::from_utf8_lossy(&done.stderr)))
-}
-
 /// Seconds until the page, and until all is ready.
 fn once(bench: &Bench, file: &str, port: u16) -> Outcome<(f64, f64)> {
     let mut words = as_measured(bench);
@@ -149,7 +131,9 @@ fn once(bench: &Bench, file: &str, port: u16) -> Outcome<(f64, f64)> {
             if up.is_finished() && began.elapsed() > LIMIT / 4 {
                 break;
             }
-            page = get(port).then(|| began.elapsed().as_secs_f64());
+            // With the database's answer in it.
+            let came = get(port).is_some_and(|text| text.contains("PostgreSQL"));
+            page = came.then(|| began.elapsed().as_secs_f64());
             std::thread::sleep(Duration::from_millis(5));
         }
         (page, up.join())
@@ -157,17 +141,4 @@ fn once(bench: &Bench, file: &str, port: u16) -> Outcome<(f64, f64)> {
     let up = up.map_err(|_| "a thread has ended".to_owned())?;
     bench.coracle(&["cluster", "down", "six"])?;
     Ok((page.ok_or_else(|| format!("no page came: {up:?}"))?, up?))
-}
-
-/// Whether the page comes, with the database's answer in it.
-fn get(port: u16) -> bool {
-    let ask = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), SOON)?;
-        stream.set_read_timeout(Some(SOON))?;
-        stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        Ok(text)
-    };
-    ask().is_ok_and(|text| text.contains(" 200 ") && text.contains("PostgreSQL"))
 }

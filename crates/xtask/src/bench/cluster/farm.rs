@@ -1,0 +1,190 @@
+//! A batch system whose nodes are containers: a job for which nodes have to be started, the same
+//! with nodes that are there, nodes that go, and many jobs of several sizes.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use testkit::trees;
+
+use super::{alone, fact, import};
+use crate::bench::{Bench, Line, median};
+use crate::shell::Outcome;
+
+const IMAGE: &str = "localhost/bench/farm:1";
+const NETWORKS: [(&str, &str); 2] =
+    [("as the host allows", ""), ("`names`", "network = \"names\"")];
+/// Nodes of the file, and seconds without work after which one goes.
+const NODES: usize = 4;
+const IDLE: f64 = 5.0;
+/// Nodes of the job, and how many jobs there are of several sizes.
+const WIDE: usize = 3;
+const MANY: usize = 50;
+/// Seconds until the job runs: from no node, and with all of them; seconds beyond [`IDLE`] until
+/// the last node is gone.
+const AIM_COLD: f64 = 10.0;
+const AIM_WARM: f64 = 1.0;
+const AIM_GONE: f64 = 5.0;
+/// It has failed after so long.
+const LIMIT: Duration = Duration::from_mins(10);
+const GLANCE: Duration = Duration::from_millis(20);
+/// Tells when all ranks have met.
+const JOB: &str = "#!/bin/sh\nexec mpirun python3 -c 'from mpi4py import MPI; import time; \
+    c = MPI.COMM_WORLD; c.Barrier(); c.rank or print(time.time())'\n";
+
+pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
+    let tree = match trees::slurm() {
+        Ok(tree) => tree,
+        Err(reason) => {
+            println!("SKIP bench cluster farm: {reason}");
+            return Ok(Vec::new());
+        }
+    };
+    import(bench, &tree, IMAGE)?;
+    let mut lines = Vec::new();
+    for (network, words) in NETWORKS {
+        let farm = Farm::start(bench, words)?;
+        let measured = farm.measure(network);
+        bench.coracle(&["cluster", "down", "farm"])?;
+        lines.extend(measured?);
+    }
+    Ok(lines)
+}
+
+struct Farm<'b> {
+    bench: &'b Bench,
+    /// A directory that all nodes see.
+    jobs: PathBuf,
+    /// Seconds of `up`.
+    up: f64,
+}
+
+impl<'b> Farm<'b> {
+    fn start(bench: &'b Bench, words: &str) -> Outcome<Self> {
+        let text = |error: std::io::Error| error.to_string();
+        let owner = Some((bench.user.uid, bench.user.gid));
+        let jobs = bench.scratch.dir("jobs", owner, 0o755).map_err(text)?;
+        fs::write(jobs.join("job.sh"), JOB).map_err(text)?;
+        let file = bench.scratch.path().join("farm.toml");
+        let written = format!(
+            "name = \"farm\"\n{words}\n[batch]\nkind = \"slurm\"\nfront = {IMAGE:?}\n\
+             control = {IMAGE:?}\ncompute = {{ image = {IMAGE:?}, max = {NODES}, cpus = 1, \
+             idle = \"{IDLE}s\" }}\nvolume = [\"{}:/jobs\"]\n",
+            jobs.display()
+        );
+        fs::write(&file, written).map_err(text)?;
+        let began = Instant::now();
+        bench.coracle(&["cluster", "up", "-d", "-f", &file.display().to_string()])?;
+        Ok(Self { bench, jobs, up: began.elapsed().as_secs_f64() })
+    }
+
+    /// Runs a command of the front-end's shell.
+    fn front(&self, command: &str) -> Outcome<String> {
+        let words = ["cluster", "exec", "-w", "/jobs", "farm", "front", "/bin/sh", "-c", command];
+        self.bench.coracle(&words)
+    }
+
+    /// How many nodes there are.
+    fn nodes(&self) -> Outcome<usize> {
+        let names = self.bench.coracle(&["ps", "-a", "--format", "{{.Names}}"])?;
+        Ok(names.lines().filter(|name| name.starts_with("farm-compute-")).count())
+    }
+
+    /// Seconds from the call of `sbatch` until all ranks of the job have met, and that moment.
+    fn job(&self) -> Outcome<(f64, f64)> {
+        let met = self.jobs.join("met");
+        let _ = fs::remove_file(&met);
+        let (began, limit) = (now()?, Instant::now() + LIMIT);
+        self.front(&format!("sbatch -Q -N {WIDE} -n {WIDE} -o met -e err job.sh"))?;
+        while Instant::now() < limit {
+            let said = fs::read_to_string(&met).unwrap_or_default();
+            if let Some(at) = said.strip_suffix('\n').and_then(|text| text.parse::<f64>().ok()) {
+                return Ok((at - began, at));
+            }
+            std::thread::sleep(GLANCE);
+        }
+        let errors = fs::read_to_string(self.jobs.join("err")).unwrap_or_default();
+        Err(format!("the job does not run: {errors}"))
+    }
+
+    /// Seconds from a moment until no node is left.
+    fn gone(&self, since: f64) -> Outcome<f64> {
+        let limit = Instant::now() + LIMIT;
+        while self.nodes()? > 0 {
+            if Instant::now() > limit {
+                return Err("nodes are left".to_owned());
+            }
+            std::thread::sleep(GLANCE);
+        }
+        Ok(now()? - since)
+    }
+
+    fn measure(&self, network: &str) -> Outcome<Vec<Line>> {
+        let (mut cold, mut warm, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..self.bench.rounds {
+            cold.push(self.job()?.0);
+            let (seconds, met) = self.job()?;
+            warm.push(seconds);
+            gone.push(self.gone(met)? - IDLE);
+        }
+        let seconds = |seconds: f64| format!("{seconds:.2} s");
+        let [cold, warm, gone] = [cold, warm, gone].map(median);
+        let mut lines = vec![
+            alone(
+                &format!("from no node to a job of MPI on {WIDE}, {network}"),
+                seconds(cold),
+                cold,
+                AIM_COLD,
+                "s",
+            ),
+            alone("the same with nodes that are there", seconds(warm), warm, AIM_WARM, "s"),
+            alone("until the last node is gone, beyond `idle`", seconds(gone), gone, AIM_GONE, "s"),
+            fact("`up` of the controller and the front-end", seconds(self.up)),
+        ];
+        lines.extend(self.many()?);
+        Ok(lines)
+    }
+
+    /// Jobs of one to four nodes, all at once: how many have not ended well, and the most nodes.
+    fn many(&self) -> Outcome<Vec<Line>> {
+        let began = Instant::now();
+        let script = format!(
+            "for n in $(seq {MANY}); do sbatch -Q -N $((n % {NODES} + 1)) -o done-$n \
+             --wrap 'srun sleep 0.2 && echo done'; done"
+        );
+        self.front(&script)?;
+        let mut most = 0;
+        while !self.front("squeue -h")?.trim().is_empty() {
+            most = most.max(self.nodes()?);
+            if began.elapsed() > LIMIT {
+                return Err("jobs are left".to_owned());
+            }
+        }
+        let took = began.elapsed().as_secs_f64();
+        let has_ended = |number: &usize| {
+            let said = fs::read_to_string(self.jobs.join(format!("done-{number}")));
+            said.is_ok_and(|said| said == "done\n")
+        };
+        let done = (1..=MANY).filter(has_ended).count();
+        for number in 1..=MANY {
+            let _ = fs::remove_file(self.jobs.join(format!("done-{number}")));
+        }
+        let [all, done, most] = [MANY, done, most].map(|count| f64::from(count as u32));
+        Ok(vec![
+            alone(
+                &format!("{MANY} jobs of 1 to {NODES} nodes: all of them by those that ended well"),
+                format!("{all}/{done}, after {took:.0} s"),
+                all / done,
+                1.0,
+                "",
+            ),
+            alone("the most nodes meanwhile", format!("{most}"), most, f64::from(NODES as u32), ""),
+        ])
+    }
+}
+
+/// Seconds of the clock.
+fn now() -> Outcome<f64> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
+    Ok(since.as_secs_f64())
+}

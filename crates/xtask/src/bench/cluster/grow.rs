@@ -1,0 +1,223 @@
+//! A service behind a balancer: a further container until it answers, a balancer that is killed,
+//! and requests through `HAProxy` in a container and on the host.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use testkit::trees;
+
+use super::{alone, free_port, get, import};
+use crate::bench::net::place::Running;
+use crate::bench::places::as_measured;
+use crate::bench::{Bench, Line, median};
+use crate::shell::{Outcome, read};
+
+const IMAGE: &str = "localhost/bench/grow:1";
+const NETWORKS: [(&str, &str); 2] =
+    [("as the host allows", ""), ("`names`", "network = \"names\"")];
+/// Seconds until a further container answers, and without an answer when a balancer is killed.
+const AIM_NEW: f64 = 0.5;
+const AIM_KILLED: f64 = 1.0;
+/// The greatest ratio of the host's requests to those through a container.
+const AIM_REQUESTS: f64 = 1.0 / 0.98;
+/// It has failed after so long.
+const LIMIT: Duration = Duration::from_mins(1);
+const GLANCE: Duration = Duration::from_millis(2);
+/// So long is looked after a balancer was killed.
+const AFTER: Duration = Duration::from_secs(3);
+/// Seconds of each measurement of requests.
+const LOAD: u32 = 4;
+/// The balancer's file, in the container and on the host.
+const BALANCER: &str = "global\n maxconn 1000\ndefaults\n mode http\n timeout connect 2s\n \
+    timeout client 10s\n timeout server 10s\nlisten web\n bind 127.0.0.1:PORT\n \
+    server one 127.0.0.1:SERVER\n";
+/// A server of pages on the host.
+const SERVER: &str = "daemon off;\npid DIR/pid;\nerror_log stderr;\nevents {}\nhttp {\n \
+    access_log off;\n client_body_temp_path DIR;\n proxy_temp_path DIR;\n \
+    fastcgi_temp_path DIR;\n uwsgi_temp_path DIR;\n scgi_temp_path DIR;\n \
+    server { listen 127.0.0.1:SERVER; root DIR; }\n}\n";
+
+pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
+    let tree = match trees::servers() {
+        Ok(tree) => tree,
+        Err(reason) => {
+            println!("SKIP bench cluster grow: {reason}");
+            return Ok(Vec::new());
+        }
+    };
+    import(bench, &tree, IMAGE)?;
+    let mut lines = Vec::new();
+    for (network, words) in NETWORKS {
+        let site = Site::start(bench, words)?;
+        let measured = site.measure(network);
+        bench.coracle(&["cluster", "down", "grow"])?;
+        lines.extend(measured?);
+    }
+    lines.push(requests(bench)?);
+    Ok(lines)
+}
+
+struct Site<'b> {
+    bench: &'b Bench,
+    file: String,
+    port: u16,
+}
+
+impl<'b> Site<'b> {
+    fn start(bench: &'b Bench, words: &str) -> Outcome<Self> {
+        let port = free_port()?;
+        let text = format!(
+            "name = \"grow\"\nimage = {IMAGE:?}\n{words}\n[service.web]\n\
+             publish = [\"127.0.0.1:{port}:80\"]\nready = {{ http = \"80/\" }}\n\
+             balance = {{ by = \"haproxy\", image = {IMAGE:?} }}\n\
+             command = \"hostname >/var/www/html/index.html; exec nginx -g 'daemon off;'\"\n"
+        );
+        let file = bench.scratch.path().join("grow.toml");
+        fs::write(&file, text).map_err(|error| error.to_string())?;
+        let file = file.display().to_string();
+        bench.coracle(&["cluster", "up", "-d", "-f", &file])?;
+        Ok(Self { bench, file, port })
+    }
+
+    fn measure(&self, network: &str) -> Outcome<Vec<Line>> {
+        let (mut new, mut killed) = (Vec::new(), Vec::new());
+        for _ in 0..self.bench.rounds {
+            new.push(self.further()?);
+            killed.push(self.killed()?);
+        }
+        let text = |seconds: f64| format!("{:.0} ms", seconds * 1000.0);
+        let [new, killed] = [new, killed].map(median);
+        Ok(vec![
+            alone(
+                &format!("`scale` until a new nginx answers behind HAProxy, {network}"),
+                text(new),
+                new,
+                AIM_NEW,
+                "s",
+            ),
+            alone("HAProxy killed: without an answer", text(killed), killed, AIM_KILLED, "s"),
+        ])
+    }
+
+    /// Seconds until an answer fits.
+    fn until(&self, fits: impl Fn(Option<&str>) -> bool) -> Outcome<f64> {
+        let began = Instant::now();
+        while !fits(get(self.port).as_deref()) {
+            if began.elapsed() > LIMIT {
+                return Err("the answer does not come".to_owned());
+            }
+            std::thread::sleep(GLANCE);
+        }
+        Ok(began.elapsed().as_secs_f64())
+    }
+
+    /// Seconds from the command until the second container answers.
+    fn further(&self) -> Outcome<f64> {
+        let scale =
+            |count: &str| self.bench.coracle(&["cluster", "scale", "-f", &self.file, count]);
+        let answered = std::thread::scope(|scope| {
+            let scaled = scope.spawn(|| scale("web=2"));
+            let is_new = |text: Option<&str>| text.is_some_and(|text| text.contains("web-2"));
+            let answered = self.until(is_new);
+            scaled.join().map_err(|_| "a thread has ended".to_owned())??;
+            answered
+        })?;
+        scale("web=1")?;
+        Ok(answered)
+    }
+
+    /// The longest time without an answer after the balancer was killed. Its second process may
+    /// answer once more.
+    fn killed(&self) -> Outcome<f64> {
+        let inspect = ["inspect", "--format", "{{.State.Pid}}", "grow-web-balance-1"];
+        let pid = self.bench.coracle(&inspect)?;
+        read(Command::new("kill").args(["-9", pid.trim()]))?;
+        let (began, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
+        while began.elapsed() < AFTER || last.elapsed() > AFTER / 2 {
+            if began.elapsed() > LIMIT {
+                return Err("the balancer does not come back".to_owned());
+            }
+            if get(self.port).is_some() {
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+            }
+            std::thread::sleep(GLANCE);
+        }
+        Ok(longest.as_secs_f64())
+    }
+}
+
+/// Requests through a balancer in a container with the host's network, and through one on the host.
+fn requests(bench: &Bench) -> Outcome<Line> {
+    let text = |error: std::io::Error| error.to_string();
+    let owner = Some((bench.user.uid, bench.user.gid));
+    let at = bench.scratch.dir("balancer", owner, 0o755).map_err(text)?;
+    let [server, near, far] = [free_port()?, free_port()?, free_port()?];
+    let written = |name: &str, template: &str, port: u16| -> Outcome<String> {
+        let text = template
+            .replace("DIR", &at.display().to_string())
+            .replace("SERVER", &server.to_string())
+            .replace("PORT", &port.to_string());
+        fs::write(at.join(name), text).map_err(|error| error.to_string())?;
+        Ok(at.join(name).display().to_string())
+    };
+    fs::write(at.join("index.html"), "page\n").map_err(text)?;
+    let pages = written("nginx.conf", SERVER, 0)?;
+    let (host, inside) = (written("host.cfg", BALANCER, near)?, written("in.cfg", BALANCER, far)?);
+    let started = |words: &[&str]| {
+        let mut all = as_measured(bench);
+        all.extend(words.iter().map(|&word| word.to_owned()));
+        Running::start(&all)
+    };
+    let _server = started(&["/usr/sbin/nginx", "-e", "stderr", "-c", &pages])?;
+    let _host = started(&["/usr/sbin/haproxy", "-db", "-f", &host])?;
+    let coracle = bench.coracle.display().to_string();
+    let volume = format!("{inside}:/in.cfg:ro");
+    let _inside = started(&[
+        &coracle,
+        "run",
+        "--rm",
+        "--execmode=I1",
+        "--network",
+        "host",
+        "-v",
+        &volume,
+        IMAGE,
+        "haproxy",
+        "-db",
+        "-f",
+        "/in.cfg",
+    ])?;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..bench.rounds {
+        ours.push(load(far)?);
+        theirs.push(load(near)?);
+    }
+    let [ours, theirs] = [ours, theirs].map(median);
+    Ok(Line {
+        ours: format!("{ours:.0}/s"),
+        theirs: format!("{theirs:.0}/s"),
+        value: theirs / ours,
+        against: "HAProxy on the host".to_owned(),
+        what: "requests through HAProxy in I1, network `host`".to_owned(),
+        aim: AIM_REQUESTS,
+        unit: "",
+    })
+}
+
+/// Requests each second.
+fn load(port: u16) -> Outcome<f64> {
+    let began = Instant::now();
+    while get(port).is_none() {
+        if began.elapsed() > LIMIT {
+            return Err(format!("nobody answers at port {port}"));
+        }
+        std::thread::sleep(GLANCE);
+    }
+    let seconds = format!("-d{LOAD}s");
+    let url = format!("http://127.0.0.1:{port}/");
+    let said = read(Command::new("wrk").args(["-t1", "-c16", &seconds, &url]))?;
+    let found = said.lines().find_map(|line| line.trim().strip_prefix("Requests/sec:"));
+    found.and_then(|text| text.trim().parse().ok()).ok_or_else(|| format!("wrk: {said}"))
+}
