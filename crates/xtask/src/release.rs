@@ -45,7 +45,8 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// less: names of frames 190 kB |
 /// | 11,968,152 | images by `sbcast`, stores with room for images, hosts that are slow |
 /// | 12,114,712 | services that grow and shrink: balancers, `scale`, `replace`, rules |
-const LARGEST: u64 = 12_150_000;
+/// | 12,205,272 | a Slurm whose nodes are containers |
+const LARGEST: u64 = 12_230_000;
 
 /// The words for cargo.
 pub(crate) const BUILD: [&str; 6] =

@@ -96,7 +96,7 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
         if driver::is_followed(&spec) {
             let file = context.session()?.absolute(&args.file)?;
             let log = driver::watch_apart(&spec, &setting, &file)?;
-            shown.say(&format!("rules are followed in the background: {}", log.display()));
+            shown.say(&format!("it is followed in the background: {}", log.display()));
         }
         return Ok(Exit::OK);
     }

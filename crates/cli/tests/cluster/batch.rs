@@ -183,6 +183,9 @@ fn stays(lab: &Lab<'_>) -> Outcome {
     let done = until(LONG, || (written(lab, "two").lines().count() == 2).then_some(()));
     assert!(done.is_some(), "{}: {}", front(lab, "squeue").out(), told(lab));
     idle("1");
+    let log = told(lab);
+    let is_first = |line: &&str| line.contains("given back") && line.contains("compute-1");
+    assert!(!log.lines().any(|line| is_first(&line)), "{log}");
     lab.cluster("down", &[]).ok();
     Ok(())
 }

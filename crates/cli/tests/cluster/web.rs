@@ -280,8 +280,7 @@ fn rule(lab: &Lab<'_>) -> Outcome {
     lab.file(&site(image, port, replicas));
     let up = lab.cluster("up", &["-d"]);
     let said = up.ok().err();
-    let log =
-        said.lines().find_map(|line| line.strip_prefix("rules are followed in the background: "));
+    let log = said.lines().find_map(|line| line.strip_prefix("it is followed in the background: "));
     let log = log.unwrap_or_else(|| panic!("{said}")).to_owned();
     let told = || std::fs::read_to_string(&log).unwrap_or_default();
     let serving = || {
@@ -292,7 +291,7 @@ fn rule(lab: &Lab<'_>) -> Outcome {
     assert_eq!(serving(), 1);
     // A second one would only disturb.
     let second = lab.cluster("watch", &[]);
-    assert!(second.expect(1).err().contains("another process follows the rules"), "{second:?}");
+    assert!(second.expect(1).err().contains("another process follows cluster site"), "{second:?}");
     under_load(port, Duration::from_millis(10), || {
         assert!(has(3).is_some(), "it does not grow: {}", told());
         let until = Instant::now() + Duration::from_secs(3);

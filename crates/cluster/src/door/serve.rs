@@ -85,10 +85,10 @@ impl Drop for Socket {
 /// path that is always the same is that of one driver at a time.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            fs::remove_file(path)?;
-            UnixListener::bind(path)
-        }
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => UnixListener::bind(path),
+        },
         done => done,
     }
 }

@@ -21,7 +21,7 @@ use crate::spec::{Scaling, Service, Spec, units};
 /// How often is measured.
 const EVERY: Duration = Duration::from_secs(1);
 /// How often is looked whether somebody asks for the end.
-const GLANCE: Duration = Duration::from_millis(50);
+pub(super) const GLANCE: Duration = Duration::from_millis(50);
 /// After a change that has failed none is tried for so long, each time twice as long, up to the
 /// second.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -176,7 +176,7 @@ impl Following<'_> {
             Ok(false) => {}
             Ok(true) => {
                 (self.state, self.pause) = (state, None);
-                let time = units::spell(Duration::from_millis(began.elapsed().as_millis() as u64));
+                let time = units::spell_since(began);
                 self.say(&format!("{} containers after {time}", decision.count));
             }
             Err(error) if self.up.watcher.is_stopped() => self.say(&error.to_string()),

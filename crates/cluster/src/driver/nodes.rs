@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::at::words;
 use super::doors::{self, Door};
-use super::follow::Up;
+use super::follow::{GLANCE, Up};
 use super::hosts::{Host, failed, lock};
 use super::scale::Changing;
 use super::{Container, INTERRUPTED, status};
@@ -38,8 +38,7 @@ const REGISTERS: Duration = Duration::from_secs(25);
 const ANSWERS: Duration = Duration::from_secs(3);
 /// Lines of a container that has ended which are told.
 const LAST_WORDS: &str = "3";
-/// How often is looked whether somebody asks for the end.
-const GLANCE: Duration = Duration::from_millis(50);
+
 /// A batch system that is up.
 struct Nodes<'a> {
     up: &'a Up<'a>,
@@ -47,8 +46,8 @@ struct Nodes<'a> {
     control: String,
     host: &'a dyn Host,
     door: String,
-    /// Since when nodes are down without a container, or wanted with one that runs.
-    since: Mutex<BTreeMap<String, Instant>>,
+    /// What nodes are that has to last, for how long, and since when they are that.
+    since: Mutex<BTreeMap<String, (Duration, Instant)>>,
 }
 
 /// Starts and ends nodes of a file's batch system until the watcher asks for the end.
@@ -156,27 +155,16 @@ impl<'a> Nodes<'a> {
 
     /// Does what the controller asks for.
     fn carry_out(&self, action: Action, names: &[&str]) -> Result<()> {
-        let what = match action {
-            Action::Resume => "wanted",
-            Action::Suspend => "given back",
-            Action::Failed => "not registered in time",
-            Action::Ready => return Ok(()),
+        let (starts, what) = match action {
+            Action::Resume => (true, "wanted"),
+            Action::Suspend => (false, "given back"),
+            Action::Failed => (false, "not registered in time"),
+            Action::Ready => return Err(Error::new("a driver cannot be asked for that")),
         };
         self.say(&format!("{}: {what}", names.join(", ")));
         loop {
-            let done = self.up.changing(|changing| match action {
-                Action::Resume => self.start(changing, names),
-                Action::Suspend | Action::Failed | Action::Ready => {
-                    // One that was asked for again meanwhile, and is in use, stays.
-                    let states = self.states()?;
-                    let may_go = |name: &&str| {
-                        let state = states.iter().find(|node| node.name == *name);
-                        state
-                            .is_none_or(|node| node.is_away() || node.is_wanted() || node.is_down())
-                    };
-                    let names: Vec<&str> = names.iter().copied().filter(may_go).collect();
-                    self.end(changing, &names)
-                }
+            let done = self.up.changing(|changing| {
+                if starts { self.start(changing, names) } else { self.give_back(changing, names) }
             })?;
             if done.is_some() {
                 return Ok(());
@@ -200,42 +188,57 @@ impl<'a> Nodes<'a> {
         Some((self.services().find(|own| own.name == service)?, number.parse().ok()?))
     }
 
-    /// The numbers of nodes, by service.
-    fn by_service(&self, names: &[&str]) -> Result<Vec<(&'a Service, Vec<u32>)>> {
+    /// The numbers of nodes, by service. The controller may still know some that the file does not
+    /// have any more.
+    fn by_service(&self, names: &[&str]) -> Vec<(&'a Service, Vec<u32>)> {
         let mut all: Vec<(&Service, Vec<u32>)> = Vec::new();
         for name in names {
-            let unknown = || Error::new(format!("{name} is not a node of this cluster's file"));
-            let (service, number) = self.member(name).ok_or_else(unknown)?;
+            let Some((service, number)) = self.member(name) else {
+                self.say(&format!("{name}: not a node of the file"));
+                continue;
+            };
             match all.iter_mut().find(|(other, _)| other.name == service.name) {
                 Some((_, numbers)) => numbers.push(number),
                 None => all.push((service, vec![number])),
             }
         }
-        Ok(all)
+        all
+    }
+
+    /// Ends nodes that were given back. One that was asked for again meanwhile, and is in use, stays.
+    fn give_back(&self, changing: &Changing<'_>, names: &[&str]) -> Result<()> {
+        let states = self.states()?;
+        let may_go = |name: &&str| {
+            let state = states.iter().find(|node| node.name == *name);
+            state.is_none_or(|node| node.is_away() || node.is_wanted() || node.is_down())
+        };
+        let names: Vec<&str> = names.iter().copied().filter(may_go).collect();
+        self.end(changing, &names)
     }
 
     /// Starts the containers of nodes. The controller is told of those that do not start.
     fn start(&self, changing: &Changing<'_>, names: &[&str]) -> Result<()> {
         let began = Instant::now();
         let mut started = names.to_vec();
-        for (service, numbers) in self.by_service(names)? {
+        let mut told = Ok(());
+        for (service, numbers) in self.by_service(names) {
             for (number, error) in changing.start(service, &numbers)? {
                 let name = format!("{}-{number}", service.name);
                 started.retain(|other| *other != name);
                 self.say(&format!("{name}: not started: {error}"));
-                self.set_down(&[&name], "its container was not started")?;
+                told = told.and(self.set_down(&[&name], "its container was not started"));
             }
         }
         if !started.is_empty() {
-            let time = units::spell(Duration::from_millis(began.elapsed().as_millis() as u64));
+            let time = units::spell_since(began);
             self.say(&format!("{}: started after {time}", started.join(", ")));
         }
-        Ok(())
+        told
     }
 
     /// Ends the containers of nodes, if they are there.
     fn end(&self, changing: &Changing<'_>, names: &[&str]) -> Result<()> {
-        for (service, numbers) in self.by_service(names)? {
+        for (service, numbers) in self.by_service(names) {
             changing.end(service, &numbers)?;
         }
         Ok(())
@@ -264,12 +267,21 @@ impl<'a> Nodes<'a> {
         Ok(slurm::nodes(&self.scontrol(&["show", "nodes", "--oneliner"])?))
     }
 
-    /// Compares what the controller says of its nodes with the containers.
+    /// Compares what the controller says of its nodes with the containers. Others are kept from
+    /// changing the cluster only where there is something to do.
     fn compare(&self) -> Result<()> {
-        self.up.changing(|changing| self.compare_now(changing)).map(drop)
+        if self.differences()?.is_none() {
+            return Ok(());
+        }
+        let mend = |changing: &Changing<'_>| match self.differences()? {
+            Some(found) => found.carry_out(self, changing),
+            None => Ok(()),
+        };
+        self.up.changing(mend).map(drop)
     }
 
-    fn compare_now(&self, changing: &Changing<'_>) -> Result<()> {
+    /// What is to be done; `None` if that is nothing.
+    fn differences(&self) -> Result<Option<Found>> {
         let nodes = self.states()?;
         // By their names without the cluster's.
         let all = status::status(&self.up.spec.name, self.up.hosts)?.into_iter();
@@ -279,40 +291,46 @@ impl<'a> Nodes<'a> {
         for node in &nodes {
             let Some((service, number)) = self.member(&node.name) else { continue };
             let Some(kind) = self.kind(service) else { continue };
-            let (name, state) = (&*node.name, there.get(&node.name));
+            let (name, state) = (&node.name, there.get(&node.name));
             let runs = state.is_some_and(|one| one.state == "running");
-            if let Some(one) = state.filter(|_| !runs && !node.is_away()) {
-                self.tell_end(name, one);
-            }
             // What has to last before something is done.
             let lasts = match (node.is_down(), node.is_wanted()) {
-                (true, _) if !runs => Some(kind.idle),
+                (true, _) if !runs || node.is_silent() => Some(kind.idle),
                 (false, true) if runs => Some(REGISTERS),
                 _ => None,
             };
-            let has_lasted = self.lasted(name, lasts);
+            let has_lasted = self.has_lasted(name, lasts);
+            let add = |all: &mut Vec<String>, is: bool| all.extend(is.then(|| name.clone()));
             if node.is_down() {
-                found.again.extend(has_lasted.then_some(name));
+                add(&mut found.again, has_lasted);
             } else if node.is_wanted() {
-                found.silent.extend(has_lasted.then_some(name));
-                found.wanted.extend((!runs).then_some(name));
+                add(&mut found.silent, has_lasted);
+                add(&mut found.wanted, !runs);
+                found.ended.extend(state.filter(|_| !runs).cloned());
             } else if node.is_away() {
-                found.gone.extend(state.is_some().then_some(name));
-                found.stay.extend((node.is_off() && number <= kind.min).then_some(name));
+                add(&mut found.gone, state.is_some());
+                add(&mut found.stay, node.is_off() && number <= kind.min);
             } else if !runs {
-                found.lost.push(name);
+                add(&mut found.lost, true);
+                found.ended.extend(state.cloned());
             }
         }
-        found.carry_out(self, changing)
+        // Those of a file that had more.
+        let is_known = |name: &String| nodes.iter().any(|node| node.name == *name);
+        let unknown = there.keys().filter(|name| self.member(name).is_some() && !is_known(name));
+        if !nodes.is_empty() {
+            found.gone.extend(unknown.cloned());
+        }
+        Ok((!found.is_nothing()).then_some(found))
     }
 
     /// Tells that a container has ended, with its last words.
-    fn tell_end(&self, name: &str, container: &Container) {
+    fn tell_end(&self, container: &Container) {
         let logs = words(&["logs", "--tail", LAST_WORDS, &container.name]);
         let done = self.up.hosts.of(Some(&container.host)).and_then(|host| host.run(&logs));
         let said = done.map(|done| [done.out, done.err].concat()).unwrap_or_default();
         let said = String::from_utf8_lossy(&said).trim().to_owned();
-        self.say(&format!("{name}: {}: {said}", container.status));
+        self.say(&format!("{}: {}: {said}", container.name, container.status));
     }
 
     /// The nodes of a service, as the file has them.
@@ -322,47 +340,63 @@ impl<'a> Nodes<'a> {
     }
 
     /// Whether what a node is has lasted for so long; `None` if it is nothing that has to last.
-    fn lasted(&self, name: &str, time: Option<Duration>) -> bool {
+    fn has_lasted(&self, name: &str, time: Option<Duration>) -> bool {
         let mut since = lock(&self.since);
         let Some(time) = time else {
             since.remove(name);
             return false;
         };
-        let has = since.entry(name.to_owned()).or_insert_with(Instant::now).elapsed() >= time;
-        if has {
-            since.remove(name);
+        let now = (time, Instant::now());
+        let begun = since.entry(name.to_owned()).or_insert(now);
+        if begun.0 != time {
+            *begun = now;
         }
-        has
+        begun.1.elapsed() >= time
     }
 }
 
 /// Nodes whose containers are not what they should be.
 #[derive(Default)]
-struct Found<'n> {
+struct Found {
     /// Wanted, without a container.
-    wanted: Vec<&'n str>,
+    wanted: Vec<String>,
     /// Wanted, with one that does not register.
-    silent: Vec<&'n str>,
+    silent: Vec<String>,
     /// Given back, with one.
-    gone: Vec<&'n str>,
+    gone: Vec<String>,
     /// Away, and of those that always stay.
-    stay: Vec<&'n str>,
+    stay: Vec<String>,
     /// In use, without one.
-    lost: Vec<&'n str>,
+    lost: Vec<String>,
     /// Down for so long that they can be tried again.
-    again: Vec<&'n str>,
+    again: Vec<String>,
+    /// Containers that should run, and have ended.
+    ended: Vec<Container>,
 }
 
-impl Found<'_> {
+impl Found {
+    fn is_nothing(&self) -> bool {
+        [&self.wanted, &self.silent, &self.gone, &self.stay, &self.lost, &self.again]
+            .iter()
+            .all(|all| all.is_empty())
+    }
+
     /// Does all of it, and tells the first failure.
     fn carry_out(&self, nodes: &Nodes<'_>, changing: &Changing<'_>) -> Result<()> {
-        let some = |all: &[&str], work: &dyn Fn(&[&str]) -> Result<()>| {
-            if all.is_empty() { Ok(()) } else { work(all) }
+        let some = |all: &[String], work: &dyn Fn(&[&str]) -> Result<()>| {
+            let names: Vec<&str> = all.iter().map(|name| &**name).collect();
+            if names.is_empty() { Ok(()) } else { work(&names) }
         };
+        // They are about to begin anew.
+        let forget = |names: &[&str]| {
+            lock(&nodes.since).retain(|name, _| !names.contains(&&**name));
+        };
+        self.ended.iter().for_each(|container| nodes.tell_end(container));
         let done = [
             some(&self.gone, &|names| nodes.end(changing, names)),
             some(&self.silent, &|names| {
                 nodes.say(&format!("{}: started anew", names.join(", ")));
+                forget(names);
                 nodes.end(changing, names)?;
                 nodes.start(changing, names)
             }),
@@ -372,6 +406,7 @@ impl Found<'_> {
                 nodes.set_down(names, "its container has ended")
             }),
             some(&self.again, &|names| {
+                forget(names);
                 nodes.end(changing, names)?;
                 nodes.update(names, &["State=POWER_DOWN_FORCE"])
             }),

@@ -17,7 +17,7 @@ use crate::plan::{self, Plan, Site};
 use crate::slurm::Part;
 use crate::spec::{Replicas, Service, Spec};
 
-/// So many containers are started at once: each takes memory and processors while it starts.
+/// So many containers are started or ended at once: each takes memory and processors meanwhile.
 const AT_ONCE: usize = 16;
 /// What the name of a container has at its end while another one takes its place.
 const OLD: &str = "-old";
@@ -250,20 +250,17 @@ impl<'a> Changing<'a> {
         let there = self.containers(service)?;
         let is_there = |number: &u32| there.iter().any(|(other, _)| other == number);
         let missing: Vec<u32> = numbers.iter().copied().filter(|n| !is_there(n)).collect();
-        if self.grow(service, &missing).is_ok() {
-            return Ok(Vec::new());
-        }
+        let stopped = || self.phases.watcher.is_stopped();
         let mut failed = Vec::new();
-        for number in missing {
-            if self.phases.watcher.is_stopped() {
-                return Err(Error::new(INTERRUPTED));
+        for some in missing.chunks(AT_ONCE) {
+            if stopped() || self.grow(service, some).is_ok() {
+                continue;
             }
-            failed.extend(self.grow(service, &[number]).err().map(|error| (number, error)));
+            for number in some.iter().take_while(|_| !stopped()) {
+                failed.extend(self.grow(service, &[*number]).err().map(|error| (*number, error)));
+            }
         }
-        if self.phases.watcher.is_stopped() {
-            return Err(Error::new(INTERRUPTED));
-        }
-        Ok(failed)
+        if stopped() { Err(Error::new(INTERRUPTED)) } else { Ok(failed) }
     }
 
     /// Ends containers of these numbers, as far as they are there.
@@ -312,8 +309,11 @@ impl<'a> Changing<'a> {
             self.on_host(container, &["stop", &container.name])?;
             self.on_host(container, &["rm", "-f", &container.name])
         };
-        let done = super::hosts::at_once(containers.iter(), remove);
-        done.into_iter().collect()
+        for some in containers.chunks(AT_ONCE) {
+            let done = super::hosts::at_once(some.iter(), remove);
+            done.into_iter().collect::<Result<Vec<()>>>()?;
+        }
+        Ok(())
     }
 
     /// Runs a command on a container's host.

@@ -7,11 +7,13 @@ use super::hosts::{Host, Hosts};
 use super::{Setting, site_of};
 use crate::error::{Error, Result};
 use crate::plan::{self, Site};
-use crate::slurm::{CGROUP, FILES};
 use crate::spec::Spec;
 
 /// Bytes of the key of MUNGE, of which it wants 32 to 1024.
 const KEY: usize = 128;
+/// `cgroup.conf(5)`. Nothing uses control groups here, but `slurmd` ends where it is to find out by
+/// itself which version they have, and a container has none.
+const CGROUP: &str = "CgroupPlugin=cgroup/v1\n";
 
 /// Writes the configuration of a file's batch system on all hosts.
 ///
@@ -46,12 +48,15 @@ pub(super) fn configure(
     let logins = logins(setting);
     let put = |host: &dyn Host| {
         let directory = PathBuf::from(site_of(sites, host).slurm());
-        let contents =
-            [(0o644, &conf[..]), (0o644, CGROUP.as_bytes()), (0o400, &key), (0o600, &logins)];
-        for (name, (mode, bytes)) in FILES.iter().zip(contents) {
-            host.put(&directory.join(name), mode, bytes)?;
-        }
-        Ok(())
+        let files = [
+            ("slurm.conf", 0o644, &conf[..]),
+            ("cgroup.conf", 0o644, CGROUP.as_bytes()),
+            ("munge.key", 0o400, &key),
+            ("authorized_keys", 0o600, &logins),
+        ];
+        let put =
+            |(name, mode, bytes): (&str, u32, &[u8])| host.put(&directory.join(name), mode, bytes);
+        files.into_iter().try_for_each(put)
     };
     hosts.each(put).into_iter().collect::<Result<Vec<()>>>().map(drop)
 }

@@ -115,11 +115,11 @@ impl Cluster {
         let held = match Held::take(setting, &spec.name) {
             Ok(Some(held)) => held,
             Ok(None) => {
-                watcher.note("another process follows the rules of its services");
+                watcher.note("another process follows the cluster already");
                 return work();
             }
             Err(error) => {
-                watcher.note(&format!("its rules are not followed: {error}"));
+                watcher.note(&format!("it is not followed: {error}"));
                 return work();
             }
         };
@@ -221,7 +221,7 @@ pub fn watch(
     };
     let mut cluster = reach(spec)?;
     let held = Held::take(setting, &spec.name)?.ok_or_else(|| {
-        let fact = format!("another process follows the rules of cluster {}", spec.name);
+        let fact = format!("another process follows cluster {}", spec.name);
         Error::new(fact).with_hint("end that one, or let it go on")
     })?;
     let is_over = || watcher.is_stopped() || !held.is_wanted();
@@ -250,7 +250,7 @@ pub fn watch(
                 Err(error) if error.to_string() == told => {}
                 Err(error) => {
                     told = error.to_string();
-                    watcher.note(&format!("no rule is followed until that is mended: {told}"));
+                    watcher.note(&format!("nothing is followed until that is mended: {told}"));
                 }
             }
             let until = Instant::now() + AGAIN;
@@ -288,7 +288,7 @@ pub fn watch_apart(spec: &Spec, setting: &Setting, file: &Path) -> Result<PathBu
         return Ok(log);
     }
     let cannot = |error: std::io::Error| {
-        Error::new(format!("the rules of cluster {} cannot be followed: {error}", spec.name))
+        Error::new(format!("cluster {} cannot be followed: {error}", spec.name))
     };
     let mut said = OpenOptions::new()
         .create(true)
@@ -314,7 +314,7 @@ pub fn watch_apart(spec: &Spec, setting: &Setting, file: &Path) -> Result<PathBu
             let read =
                 said.seek(SeekFrom::Start(begin)).and_then(|_| said.read_to_string(&mut text));
             let why = if read.is_ok() { super::hosts::report(&text) } else { "it has ended" };
-            let fact = format!("the rules of cluster {} are not followed: {why}", spec.name);
+            let fact = format!("cluster {} is not followed: {why}", spec.name);
             return Err(Error::new(fact).with_hint("try: coracle cluster watch -f FILE"));
         }
         std::thread::sleep(GLANCE / 5);
@@ -340,7 +340,7 @@ pub(super) fn end(setting: &Setting, cluster: &str) -> Result<()> {
     let until = Instant::now() + PATIENCE;
     while flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
         if Instant::now() >= until {
-            let fact = format!("what follows the rules of cluster {cluster} does not end");
+            let fact = format!("what follows cluster {cluster} does not end");
             return Err(
                 Error::new(fact).with_hint("end the process 'coracle cluster watch' yourself")
             );

@@ -73,16 +73,24 @@ pub(crate) fn clients(spec: &Spec, sites: &[Site], service: &Service) -> Option<
     if balancers.len() < 2 {
         return None;
     }
-    let ports = service.publish.iter().filter_map(|text| {
+    // `[ADDRESS:]PORT` of the host.
+    let published = service.publish.iter().filter_map(|text| {
         let (before, _) = text.rsplit_once(':')?;
-        Some(before.rsplit(':').next().unwrap_or(before))
+        let (address, port) = match before.rsplit_once(':') {
+            Some((address, port)) => (Some(address), port),
+            None => (None, before),
+        };
+        let port: u16 = port.parse().ok().filter(|port| *port > 0)?;
+        Some((address, port))
     });
-    let ports: Vec<&str> = ports.collect();
+    let published: Vec<(Option<&str>, u16)> = published.collect();
     let places = (1..).zip(&balancers).flat_map(|(number, _)| {
         let site = service_site(spec, sites, service, number);
         let host = site.address.map(|at| at.to_string()).or_else(|| site.host.clone());
         let host = host.unwrap_or_else(|| "localhost".to_owned());
-        ports.iter().map(move |port| format!("{host}:{port}"))
+        let place =
+            |(address, port): &(Option<&str>, u16)| format!("{}:{port}", address.unwrap_or(&host));
+        published.iter().map(place).collect::<Vec<_>>()
     });
     let places: Vec<String> = places.collect();
     let name = &service.name;

@@ -14,6 +14,10 @@ impl fmt::Display for Plan {
         writeln!(f, "cluster {}", self.cluster)?;
         writeln!(f, "backend {}", self.backend)?;
         self.phases.iter().try_for_each(|phase| write!(f, "\n{phase}"))?;
+        if !self.asked.is_empty() {
+            writeln!(f, "\nwhen a job needs it:")?;
+            self.asked.iter().try_for_each(|step| writeln!(f, "  {step}"))?;
+        }
         self.found.iter().try_for_each(|found| writeln!(f, "\nvariables:\n  {found}"))
     }
 }

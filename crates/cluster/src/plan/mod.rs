@@ -19,6 +19,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::shell::{join, quote};
+use crate::slurm::Part;
 use crate::spec::{Image, Kind, Launch, Network, Ready, Service, Spec, SshHost, units};
 
 pub use balance::{Balanced, Balancer};
@@ -60,6 +61,8 @@ pub struct Plan {
     pub variables: Vec<String>,
     /// In words: further variables of nodes, and where their values come from.
     pub found: Option<String>,
+    /// How the first node of each kind is started when the batch system asks for it.
+    pub asked: Vec<Step>,
 }
 
 /// A node.
@@ -342,7 +345,10 @@ pub fn plan(spec: &Spec, sites: &[Site]) -> Plan {
     let (cluster, backend) = (spec.name.clone(), describe(&backend.kind, spec));
     let variables = launch_variables(spec);
     let found = found::told(spec, sites);
-    Plan { cluster, backend, phases, nodes: nodes.collect(), variables, found }
+    let is_compute = |service: &&Service| service.part == Some(Part::Compute);
+    let compute = spec.services.iter().filter(is_compute);
+    let asked = compute.map(|service| start(spec, sites, service, 1)).collect();
+    Plan { cluster, backend, phases, nodes: nodes.collect(), variables, found, asked }
 }
 
 /// The phases that start containers of services, which do not wait for each other.

@@ -13,8 +13,10 @@ use crate::error::{Error, Result};
 /// The driver may be started again meanwhile: it is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(45);
 const PAUSE: Duration = Duration::from_millis(100);
-/// A job's nodes are waited for so long.
-const LONGEST: Duration = Duration::from_secs(90);
+/// A job's nodes are waited for so long at most: the controller gives them up before. It is asked
+/// less and less often, since all jobs that wait ask it.
+const LONGEST: Duration = Duration::from_mins(15);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,13 +78,14 @@ pub fn ask(action: Action, list: &str) -> Result<u8> {
 /// batch job are, and always when its prolog has ended; a job whose nodes do not come is left to
 /// it.
 fn wait(list: &str) {
-    let until = Instant::now() + LONGEST;
+    let (until, mut pause) = (Instant::now() + LONGEST, PAUSE);
     while Instant::now() < until {
         let all = scontrol(&["show", "nodes", list, "--oneliner"]).map(|said| nodes(&said));
         if all.is_ok_and(|all| !all.iter().any(super::Node::is_coming)) {
             return;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(pause);
+        pause = (pause * 5 / 4).min(LONGEST_PAUSE);
     }
 }
 

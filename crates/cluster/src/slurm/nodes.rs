@@ -2,9 +2,9 @@
 
 /// A node, as `scontrol show nodes --oneliner` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub(crate) struct Node {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its state, and what belongs to it: `IDLE`, `CLOUD`, `POWERING_UP`.
     states: Vec<String>,
 }
@@ -15,33 +15,38 @@ impl Node {
     }
 
     /// It was asked for, and has not registered yet.
-    pub fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.is("POWERING_UP")
     }
 
-    /// It was asked for, or is about to be.
+    /// It was asked for, or is about to be, and was not given up.
     pub(super) fn is_coming(&self) -> bool {
-        self.is_wanted() || self.is("POWERED_DOWN") || self.is("NOT_RESPONDING")
+        !self.is_down() && (self.is_wanted() || self.is("POWERED_DOWN") || self.is_silent())
+    }
+
+    /// It does not answer.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is("NOT_RESPONDING")
     }
 
     /// It was given back, and nothing wants it.
-    pub fn is_away(&self) -> bool {
+    pub(crate) fn is_away(&self) -> bool {
         !self.is_wanted() && (self.is("POWERED_DOWN") || self.is("POWERING_DOWN"))
     }
 
     /// It can be asked for.
-    pub fn is_off(&self) -> bool {
+    pub(crate) fn is_off(&self) -> bool {
         !self.is_wanted() && self.is("POWERED_DOWN")
     }
 
     /// It is not used, because something is wrong with it.
-    pub fn is_down(&self) -> bool {
-        self.is("DOWN") || self.is("DOWN*")
+    pub(crate) fn is_down(&self) -> bool {
+        self.is("DOWN")
     }
 }
 
 /// Reads what `scontrol show nodes --oneliner` prints.
-pub fn nodes(said: &str) -> Vec<Node> {
+pub(crate) fn nodes(said: &str) -> Vec<Node> {
     let node = |line: &str| {
         let value = |key: &str| line.split(' ').find_map(|word| word.strip_prefix(key));
         let (name, states) = (value("NodeName=")?, value("State=")?);
@@ -68,6 +73,8 @@ mod tests {
         assert_eq!(are(Node::is_away), [false, true, false, true]);
         assert_eq!(are(Node::is_off), [false, true, false, false]);
         assert_eq!(are(Node::is_down), [false, false, false, true]);
+        assert_eq!(are(Node::is_coming), [false, true, true, false]);
+        assert_eq!(are(Node::is_silent), [false, false, true, false]);
         assert_eq!(nodes("slurm_load_node error: Unable to contact slurm controller\n"), []);
     }
 }

@@ -1,7 +1,7 @@
 //! Times and sizes, as the file has them.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Reads a time: `10s`, `500ms`, `2h`, `1h30m`, or Slurm's `HH:MM:SS` and `D-HH:MM:SS`
 /// (sbatch(1), `--time`). `None` for another form, or for nothing at all.
@@ -78,6 +78,11 @@ pub fn spell(time: Duration) -> String {
         }
     }
     text
+}
+
+/// The time since a moment, in the same form.
+pub(crate) fn spell_since(moment: Instant) -> String {
+    spell(moment.elapsed())
 }
 
 #[cfg(test)]

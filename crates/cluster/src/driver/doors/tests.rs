@@ -113,6 +113,7 @@ impl Client {
         };
         let plan = Plan {
             found: None,
+            asked: Vec::new(),
             cluster: "c".to_owned(),
             backend: String::new(),
             phases: Vec::new(),

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use crate::plan::Site;
-use crate::slurm::{Action, CONTROL, CONTROL_PORT, MUNGE_SOCKET, PROGRAM, STATE};
+use crate::slurm::{Action, CONTROL, CONTROL_PORT, MUNGE_SOCKET, PROGRAM, SPOOL, STATE};
 use crate::spec::{Batch, Compute};
 
-/// A node has so many seconds from its start until it registers, and a job so long until it is put
-/// into the queue again.
+/// A node has so many seconds from when it is asked for until it registers, and half a second more
+/// for each that may be asked for at once. Then its job is put into the queue again.
 const RESUME_TIMEOUT: u32 = 60;
 /// A node that was given back can be asked for again after so many seconds.
 const SUSPEND_TIMEOUT: u32 = 5;
@@ -23,6 +23,8 @@ pub(crate) fn conf(cluster: &str, batch: &Batch, sites: &[Site]) -> String {
     let program = |action: Action| format!("{PROGRAM}{}", action.word());
     let seconds = |one: &Compute| one.idle.as_secs().max(1);
     let idle = batch.compute.first().map_or(60, seconds);
+    let all: u32 = batch.compute.iter().map(|one| one.max).sum();
+    let resume_timeout = RESUME_TIMEOUT + all / 2;
     let mut text = format!(
         "# Written by Coracle, and anew by 'cluster up' and 'cluster replace {CONTROL}'.\n\
          ClusterName={cluster}\n\
@@ -34,7 +36,7 @@ pub(crate) fn conf(cluster: &str, batch: &Batch, sites: &[Site]) -> String {
          AuthInfo=socket={MUNGE_SOCKET},cred_expire={CREDENTIAL}\n\
          CredType=cred/munge\n\
          StateSaveLocation={STATE}\n\
-         SlurmdSpoolDir=/tmp/slurmd\n\
+         SlurmdSpoolDir={SPOOL}\n\
          SlurmctldPidFile=/tmp/slurmctld.pid\n\
          SlurmdPidFile=/tmp/slurmd.pid\n\
          ProctrackType=proctrack/linuxproc\n\
@@ -56,7 +58,7 @@ pub(crate) fn conf(cluster: &str, batch: &Batch, sites: &[Site]) -> String {
          SuspendProgram={}\n\
          ResumeFailProgram={}\n\
          PrologSlurmctld={}\n\
-         ResumeTimeout={RESUME_TIMEOUT}\n\
+         ResumeTimeout={resume_timeout}\n\
          SuspendTimeout={SUSPEND_TIMEOUT}\n\
          SuspendTime={idle}\n\
          ResumeRate=0\n\
