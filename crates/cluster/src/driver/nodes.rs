@@ -205,7 +205,8 @@ impl<'a> Nodes<'a> {
         all
     }
 
-    /// Ends nodes that were given back. One that was asked for again meanwhile, and is in use, stays.
+    /// Ends nodes that were given back. One that was asked for again meanwhile, and is in use,
+    /// stays.
     fn give_back(&self, changing: &Changing<'_>, names: &[&str]) -> Result<()> {
         let states = self.states()?;
         let may_go = |name: &&str| {
