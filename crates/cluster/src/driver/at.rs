@@ -58,3 +58,11 @@ pub(super) fn is_own(plan: &Plan, kind: &str, name: &str, host: &dyn Host) -> Re
             .with_hint(format!("give the cluster another name, or: coracle {kind} rm {name}"))),
     }
 }
+
+/// The last lines that a container has written, to both streams.
+pub(super) fn last_words(host: &dyn Host, container: &str, lines: &str) -> String {
+    let Ok(done) = host.run(&words(&["logs", "--tail", lines, container])) else {
+        return String::new();
+    };
+    String::from_utf8_lossy(&[done.out, done.err].concat()).trim().to_owned()
+}

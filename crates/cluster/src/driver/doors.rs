@@ -138,9 +138,9 @@ impl Doors {
             let (reader, targets) = (Arc::clone(&door), Arc::clone(targets));
             let read = move || {
                 // What is wrong with a door's stream, its clients see: it ends.
-                let _ = reader.read(decoder, &targets);
+                let _ = reader.read(decoder, |frame| reader.frame(frame, &targets));
                 reader.end_sessions();
-                let _ = reader.task.close_input();
+                reader.close();
                 drop(sender);
             };
             let named = thread::Builder::new().name("door".to_owned());
@@ -164,7 +164,7 @@ impl Drop for Doors {
     fn drop(&mut self) {
         for opened in &self.0 {
             opened.door.end_sessions();
-            let _ = opened.door.task.close_input();
+            opened.door.close();
         }
         for opened in &self.0 {
             if opened.ended.recv_timeout(PATIENCE)
@@ -224,11 +224,6 @@ impl Door {
         Self { task, sessions: Mutex::default(), writing: Mutex::default() }
     }
 
-    /// What its process has sent; `None` when that has ended.
-    pub(super) fn event(&self) -> Option<Event> {
-        self.task.event()
-    }
-
     /// Has its process end.
     pub(super) fn close(&self) {
         let _ = self.task.close_input();
@@ -256,11 +251,15 @@ impl Door {
         }
     }
 
-    /// Takes frames until the door has ended.
-    fn read(self: &Arc<Self>, mut decoder: Decoder, targets: &Targets) -> Result<(), wire::Error> {
+    /// Has frames taken until the door has ended.
+    pub(super) fn read(
+        &self,
+        mut decoder: Decoder,
+        mut take: impl FnMut(Frame) -> Result<(), wire::Error>,
+    ) -> Result<(), wire::Error> {
         loop {
             while let Some(frame) = decoder.take()? {
-                self.frame(frame, targets)?;
+                take(frame)?;
             }
             match self.task.event() {
                 Some(Event::Output(Stream::Output, bytes)) => decoder.feed(&bytes),

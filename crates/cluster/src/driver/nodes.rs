@@ -12,21 +12,20 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::at::words;
+use super::at::{last_words, words};
 use super::doors::{self, Door};
 use super::follow::{GLANCE, Up};
 use super::hosts::{Host, failed, lock};
 use super::scale::Changing;
 use super::{Container, INTERRUPTED, status};
-use crate::channel::{Event, Stream};
 use crate::door::Request;
 use crate::error::{Error, Result};
 use crate::plan;
 use crate::slurm::{self, Action, Node, Part};
 use crate::spec::{Compute, Service, units};
+use crate::wire::Kind;
 use crate::wire::frames::Frame;
 use crate::wire::messages::Ended;
-use crate::wire::{self, Kind};
 
 /// How often the nodes are compared with the containers.
 const COMPARE: Duration = Duration::from_secs(5);
@@ -102,7 +101,7 @@ impl<'a> Nodes<'a> {
 
     /// Serves a door until it ends, or the watcher asks for the end.
     fn serve_door(&self) -> Result<()> {
-        let (task, mut decoder) = doors::open_at(self.host, &self.door)?;
+        let (task, decoder) = doors::open_at(self.host, &self.door)?;
         let (door, has_ended) = (Door::of(task), AtomicBool::new(false));
         let (sender, requests) = channel::<(u32, Vec<u8>)>();
         thread::scope(|scope| {
@@ -118,21 +117,12 @@ impl<'a> Nodes<'a> {
                     self.answer(to, id, &payload);
                 }
             });
-            let mut take = || -> Result<(), wire::Error> {
-                loop {
-                    while let Some(Frame { kind, id, payload }) = decoder.take()? {
-                        if kind == Kind::Start {
-                            let _ = sender.send((id, payload));
-                        }
-                    }
-                    match door.event() {
-                        Some(Event::Output(Stream::Output, bytes)) => decoder.feed(&bytes),
-                        Some(Event::Output(Stream::Errors, _)) => {}
-                        _ => return Ok(()),
-                    }
+            let done = door.read(decoder, |Frame { kind, id, payload }| {
+                if kind == Kind::Start {
+                    let _ = sender.send((id, payload));
                 }
-            };
-            let done = take();
+                Ok(())
+            });
             has_ended.store(true, Ordering::Relaxed);
             drop(sender);
             done.map_err(|error| Error::new(error.to_string()))
@@ -327,10 +317,9 @@ impl<'a> Nodes<'a> {
 
     /// Tells that a container has ended, with its last words.
     fn tell_end(&self, container: &Container) {
-        let logs = words(&["logs", "--tail", LAST_WORDS, &container.name]);
-        let done = self.up.hosts.of(Some(&container.host)).and_then(|host| host.run(&logs));
-        let said = done.map(|done| [done.out, done.err].concat()).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said).trim().to_owned();
+        let host = self.up.hosts.of(Some(&container.host));
+        let said = host.map(|host| last_words(host, &container.name, LAST_WORDS));
+        let said = said.unwrap_or_default();
         self.say(&format!("{}: {}: {said}", container.name, container.status));
     }
 

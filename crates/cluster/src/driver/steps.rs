@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::at::{At, is_own, words};
+use super::at::{At, is_own, last_words, words};
 use super::hosts::{Done, Host, failed};
 use super::{INTERRUPTED, balance, images, network};
 use crate::error::{Error, Result};
@@ -95,7 +95,7 @@ fn ready(at: &At<'_>, container: &str, by: &ReadyBy, within: Duration) -> Result
         }
         if Instant::now() >= until {
             let mut fact = format!("{container} is not ready after {}", units::spell(within));
-            for why in [&said, &last_words(at, container)] {
+            for why in [&said, &end_of_output(at, container)] {
                 if !why.is_empty() {
                     fact = format!("{fact}\n{why}");
                 }
@@ -121,7 +121,7 @@ fn running(at: &At<'_>, container: &str, may_end: bool) -> Result<bool> {
     if may_end && state == "exited" && code == "0" {
         return Ok(true);
     }
-    let said = last_words(at, container);
+    let said = end_of_output(at, container);
     let said = if said.is_empty() { said } else { format!("\n{said}") };
     Err(Error::new(format!("{container} has ended with status {code}{said}")))
 }
@@ -141,10 +141,9 @@ fn tried(at: &At<'_>, container: &str, words: &[String]) -> Result<Done> {
     if (at.stop)() { Err(Error::new(INTERRUPTED)) } else { Ok(done) }
 }
 
-/// The end of what a container has written: it may be gone when the error is read.
-fn last_words(at: &At<'_>, container: &str) -> String {
-    let words = words(&["logs", "--tail", LAST_WORDS, container]);
-    let Ok(done) = at.host.run(&words) else { return String::new() };
-    let said = String::from_utf8_lossy(&[done.out, done.err].concat()).trim().to_owned();
+/// The end of what a container has written, with its heading: it may be gone when the error is
+/// read.
+fn end_of_output(at: &At<'_>, container: &str) -> String {
+    let said = last_words(at.host, container, LAST_WORDS);
     if said.is_empty() { said } else { format!("the end of its output:\n{said}") }
 }
