@@ -24,20 +24,24 @@ const JOB: &str = "#!/bin/sh\nsrun hostname | sort\n\
     mpirun python3 -c 'from mpi4py import MPI; c = MPI.COMM_WORLD; \
     n = c.allreduce(1); c.rank or print(n, \"ranks\")'\n";
 
-/// A farm with a directory for its jobs, and a key that opens it.
-fn farm_of(lab: &Lab<'_>, image: &str, port: u16) {
-    lab.file(&format!(
+/// `[batch]` of a cluster file, whose last key may be followed by others.
+pub(crate) fn table(image: &str, most: u32) -> String {
+    format!(
         r#"
-name = "farm"
 [batch]
 kind = "slurm"
 front = "{image}"
 control = "{image}"
-compute = {{ image = "{image}", max = 3, cpus = 1, idle = "3s" }}
-publish = ["127.0.0.1:{port}:2222"]
+compute = {{ image = "{image}", max = {most}, cpus = 1, idle = "3s" }}
 volume = ["./jobs:/jobs"]
 "#
-    ));
+    )
+}
+
+/// A farm with a directory for its jobs, and a key that opens it.
+fn farm_of(lab: &Lab<'_>, image: &str, port: u16) {
+    let table = table(image, 3);
+    lab.file(&format!("name = \"farm\"\n{table}publish = [\"127.0.0.1:{port}:2222\"]\n"));
     lab.script(
         "mkdir -p ~/.ssh $(dirname $file)/jobs && \
          { [ -e ~/.ssh/id_farm ] || ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_farm; }",

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use testkit::command::until;
 use testkit::skip::Outcome;
 
-use crate::batch::{follower, front, told_of, written};
+use crate::batch::{follower, front, table, told_of, written};
 use crate::web::{free_port, under_load};
 use crate::world::Lab;
 
@@ -129,7 +129,7 @@ fn usage(pid: &str) -> (u64, u64) {
 /// A web service that follows a rule, and a batch system, while requests, jobs and commands come at
 /// random: no request fails, no job is lost, nothing stays, and each decision has its reason.
 fn elastic(lab: &Lab<'_>) -> Outcome {
-    let (servers, slurm) = (lab.servers()?, lab.slurm()?);
+    let (servers, batch) = (lab.servers()?, table(lab.slurm()?, 2));
     let port = free_port();
     lab.world.person.dir(&lab.dir.join("jobs").display().to_string());
     lab.file(&format!(
@@ -147,13 +147,7 @@ max = 3
 up = "rate/replica > 30 for 1s"
 down = "rate/replica < 10 for 2s"
 cool = "1s"
-[batch]
-kind = "slurm"
-front = "{slurm}"
-control = "{slurm}"
-compute = {{ image = "{slurm}", max = 2, cpus = 1, idle = "3s" }}
-volume = ["./jobs:/jobs"]
-"#
+{batch}"#
     ));
     lab.cluster("up", &["-d"]).ok();
     let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
