@@ -17,9 +17,11 @@ mod up;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+
+use testkit::skip::Skip;
 
 use super::places::as_measured;
 use super::{Bench, Line};
@@ -54,6 +56,26 @@ pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     }
     let chosen = PARTS.iter().filter(|(name, _)| bench.wants(name));
     super::each(chosen.map(|(name, part)| (*name, part(bench))))
+}
+
+/// Networks, and their words in a cluster file.
+const NETWORKS: [(&str, &str); 2] =
+    [("as the host allows", ""), ("`names`", "network = \"names\"")];
+
+/// A tree as an image of the measured user; false if there is none, which is told.
+fn import_made(
+    bench: &Bench,
+    part: &str,
+    tree: Result<PathBuf, Skip>,
+    image: &str,
+) -> Outcome<bool> {
+    match tree {
+        Ok(tree) => import(bench, &tree, image).map(|()| true),
+        Err(reason) => {
+            println!("SKIP bench cluster {part}: {reason}");
+            Ok(false)
+        }
+    }
 }
 
 /// Imports a tree as an image of the measured user.

@@ -7,13 +7,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use testkit::trees;
 
-use super::{alone, fact, import};
+use super::{NETWORKS, alone, fact, import_made};
 use crate::bench::{Bench, Line, median};
 use crate::shell::Outcome;
 
 const IMAGE: &str = "localhost/bench/farm:1";
-const NETWORKS: [(&str, &str); 2] =
-    [("as the host allows", ""), ("`names`", "network = \"names\"")];
 /// Nodes of the file, and seconds without work after which one goes.
 const NODES: usize = 4;
 const IDLE: f64 = 5.0;
@@ -33,14 +31,9 @@ const JOB: &str = "#!/bin/sh\nexec mpirun python3 -c 'from mpi4py import MPI; im
     c = MPI.COMM_WORLD; c.Barrier(); c.rank or print(time.time())'\n";
 
 pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
-    let tree = match trees::slurm() {
-        Ok(tree) => tree,
-        Err(reason) => {
-            println!("SKIP bench cluster farm: {reason}");
-            return Ok(Vec::new());
-        }
-    };
-    import(bench, &tree, IMAGE)?;
+    if !import_made(bench, "farm", trees::slurm(), IMAGE)? {
+        return Ok(Vec::new());
+    }
     let mut lines = Vec::new();
     for (network, words) in NETWORKS {
         let farm = Farm::start(bench, words)?;

@@ -7,15 +7,13 @@ use std::time::{Duration, Instant};
 
 use testkit::trees;
 
-use super::{alone, free_port, get, import};
+use super::{NETWORKS, alone, free_port, get, import_made};
 use crate::bench::net::place::Running;
 use crate::bench::places::as_measured;
 use crate::bench::{Bench, Line, median};
 use crate::shell::{Outcome, read};
 
 const IMAGE: &str = "localhost/bench/grow:1";
-const NETWORKS: [(&str, &str); 2] =
-    [("as the host allows", ""), ("`names`", "network = \"names\"")];
 /// Seconds until a further container answers, and without an answer when a balancer is killed.
 const AIM_NEW: f64 = 0.5;
 const AIM_KILLED: f64 = 1.0;
@@ -39,14 +37,9 @@ const SERVER: &str = "daemon off;\npid DIR/pid;\nerror_log stderr;\nevents {}\nh
     server { listen 127.0.0.1:SERVER; root DIR; }\n}\n";
 
 pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
-    let tree = match trees::servers() {
-        Ok(tree) => tree,
-        Err(reason) => {
-            println!("SKIP bench cluster grow: {reason}");
-            return Ok(Vec::new());
-        }
-    };
-    import(bench, &tree, IMAGE)?;
+    if !import_made(bench, "grow", trees::servers(), IMAGE)? {
+        return Ok(Vec::new());
+    }
     let mut lines = Vec::new();
     for (network, words) in NETWORKS {
         let site = Site::start(bench, words)?;

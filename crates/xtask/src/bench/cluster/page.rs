@@ -7,15 +7,12 @@ use std::time::{Duration, Instant};
 
 use testkit::trees;
 
-use super::{alone, fact, free_port, get, import};
+use super::{NETWORKS, alone, fact, free_port, get, import_made};
 use crate::bench::places::as_measured;
 use crate::bench::{Bench, Line, median};
 use crate::shell::{Outcome, read};
 
 const IMAGE: &str = "localhost/bench/six:1";
-/// Networks, and their words in the file.
-const NETWORKS: [(&str, &str); 2] =
-    [("as the host allows", ""), ("`names`", "network = \"names\"")];
 /// Seconds until the page.
 const AIM: f64 = 3.0;
 /// It has failed after so long.
@@ -71,14 +68,9 @@ ready = { tcp = 5201 }
 "#;
 
 pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
-    let tree = match trees::servers() {
-        Ok(tree) => tree,
-        Err(reason) => {
-            println!("SKIP bench cluster page: {reason}");
-            return Ok(Vec::new());
-        }
-    };
-    import(bench, &tree, IMAGE)?;
+    if !import_made(bench, "page", trees::servers(), IMAGE)? {
+        return Ok(Vec::new());
+    }
     let mut lines = Vec::new();
     for (network, words) in NETWORKS {
         lines.extend(pages(bench, network, words)?);
