@@ -115,6 +115,9 @@ fn strict_umask(w: &World) -> Outcome {
         let stat = run(&fresh.words(&flags, &["stat", path]));
         assert!(stat.ok().out().contains(&format!("\"mode\":\"{mode}\"")), "{stat:?}");
     }
+    // And so do the directories above a mount, which the image does not have.
+    let stat = run(&fresh.words(&["-v", "/etc/hostname:/made/here/name"], &["stat", "/made/here"]));
+    assert!(stat.ok().out().contains("\"mode\":\"755\""), "{stat:?}");
     if w.has_ids() {
         run(&fresh.words(&["-u", "alice"], &["read", "/etc/image-file"])).ok();
         run(&fresh.words(&["-u", "alice"], &["read", "/etc/hosts"])).ok();

@@ -87,11 +87,15 @@ impl TreeCalls {
             let is_directory = directory || names.peek().is_some();
             let made = self.keeping_times(&above, || {
                 with_name(&at, |path| {
-                    if is_directory {
-                        self.files.mkdir(Dir::Root, path, DIRECTORY_MODE)
+                    let mode = if is_directory {
+                        self.files.mkdir(Dir::Root, path, DIRECTORY_MODE)?;
+                        DIRECTORY_MODE
                     } else {
-                        self.files.mknod(Dir::Root, path, S_IFREG | FILE_MODE)
-                    }
+                        self.files.mknod(Dir::Root, path, S_IFREG | FILE_MODE)?;
+                        FILE_MODE
+                    };
+                    // The caller's mask is not the container's.
+                    self.files.chmod(Dir::Root, path, mode)
                 })
             });
             match made {
