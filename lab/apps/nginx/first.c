@@ -82,6 +82,11 @@ int main(int count, char **words) {
     if (nginx == 0) {
         char settings[sizeof here + 16];
         snprintf(settings, sizeof settings, "%s/nginx.conf", here);
+        /* It is a daemon, whose directory is in root's PATH alone. */
+        const char *path = getenv("PATH");
+        char all[4096 + 32];
+        snprintf(all, sizeof all, "%.4096s:/usr/sbin:/sbin", path ? path : "/usr/bin:/bin");
+        if (setenv("PATH", all, 1) != 0) _exit(fail("PATH"));
         execlp("nginx", "nginx", "-p", here, "-e", "error.log", "-c", settings, (char *)NULL);
         _exit(fail("nginx"));
     }

@@ -28,7 +28,7 @@ from coracle_lab.run.store import Store
 INTO = Path("docs/lab")
 MINUTES: dict[Size, float | None] = {"smoke": 5.0, "quick": 40.0, "day": None}
 """How long a size may take; the report is a part of it."""
-REPORT_SHARE = 0.1
+REPORT_SHARE = 0.05
 """The share of the time that is left for the report."""
 TITLE = "What does a container cost?"
 ABOUT = "Figures of these papers, measured anew on one machine, with Coracle in them:"
