@@ -378,6 +378,7 @@ fn of_net(error: &net::Error) -> Kind {
         | E::Ambiguous { .. }
         | E::BadSubnet { .. }
         | E::BadGateway { .. }
+        | E::BadAuxiliary { .. }
         | E::BadRange { .. }
         | E::ForeignAddress { .. }
         | E::NoAddress { .. }

@@ -7,6 +7,7 @@
 mod several;
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use engine::spec::NetworkMode;
@@ -92,6 +93,8 @@ pub struct NetworkRequest {
     pub gateway: Option<String>,
     /// The part of the subnet from which containers get addresses.
     pub range: Option<String>,
+    /// Addresses that no container gets: `NAME=ADDRESS`, or `NAME` for a free one.
+    pub auxiliary: Vec<String>,
     /// Its members reach each other and nothing else.
     pub internal: bool,
     /// Recorded and shown.
@@ -126,6 +129,8 @@ pub fn create(session: &Session, request: NetworkRequest) -> Result<String> {
     }
     let gateway = gateway.map(|text| networks::address("--gateway", &text)).transpose()?;
     let range = range.map(|text| ipam::parse(&text)).transpose()?;
+    let auxiliary = request.auxiliary.iter().map(|text| auxiliary(text));
+    let auxiliary = auxiliary.collect::<Result<_>>()?;
     let created = time::now().to_string();
     let NetworkRequest { internal, attachable, labels, options, .. } = request;
     let request = Request {
@@ -137,6 +142,7 @@ pub fn create(session: &Session, request: NetworkRequest) -> Result<String> {
         prefix,
         gateway,
         range,
+        auxiliary,
         internal,
         attachable,
         labels,
@@ -149,6 +155,16 @@ pub fn create(session: &Session, request: NetworkRequest) -> Result<String> {
     }
     journal::tell(session, Kind::Network, "create", actor(network.definition()));
     Ok(network.id().to_owned())
+}
+
+/// An auxiliary address as it is given: `NAME=ADDRESS`, or `NAME`.
+fn auxiliary(text: &str) -> Result<(String, Option<Ipv4Addr>)> {
+    match text.split_once('=') {
+        Some((name, address)) => {
+            Ok((name.to_owned(), Some(networks::address("--aux-address", address)?)))
+        }
+        None => Ok((text.to_owned(), None)),
+    }
 }
 
 /// The ranges of both versions of IP in `--subnet`, where `ipv6` says whether there may be one of
@@ -365,6 +381,9 @@ fn describe(session: &Session, network: &Network) -> Result<Value> {
         addresses.insert("IPRange".into(), range.to_string().into());
     }
     addresses.insert("Gateway".into(), definition.gateway.to_string().into());
+    if !definition.auxiliary.is_empty() {
+        addresses.insert("AuxiliaryAddresses".into(), json!(definition.auxiliary));
+    }
     let mut all = vec![addresses.into()];
     all.extend(definition.ipv6.map(|prefix| json!({"Subnet": prefix.to_string()})));
     let mut value = described(&Listed::from(definition.clone()), &all, &containers);

@@ -126,6 +126,7 @@ impl Own {
             subnet: definition.subnet,
             ipv6: definition.ipv6,
             internal: definition.internal,
+            auxiliary: definition.auxiliary.clone(),
             revoked: false,
         }
     }

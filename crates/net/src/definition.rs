@@ -46,6 +46,10 @@ pub struct Definition {
     /// it if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<Subnet>,
+    /// Docker's auxiliary addresses, by their names: no container gets one. A member by packets has
+    /// one from when it announces it until another one does ([`crate::switch`]).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub auxiliary: BTreeMap<String, Ipv4Addr>,
     /// Members reach each other and nothing else.
     #[serde(default)]
     pub internal: bool,
@@ -58,6 +62,29 @@ pub struct Definition {
     /// Options that the user gave: recorded and shown.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
+}
+
+#[cfg(test)]
+impl Definition {
+    /// One of a host with a name and a subnet.
+    pub(crate) fn of(name: &str, subnet: &str) -> Self {
+        let subnet: Subnet = subnet.parse().unwrap();
+        Self {
+            name: name.into(),
+            id: String::new(),
+            created: String::new(),
+            scope: Scope::Host,
+            subnet,
+            ipv6: None,
+            gateway: subnet.hosts().0,
+            range: None,
+            auxiliary: BTreeMap::new(),
+            internal: false,
+            attachable: false,
+            labels: BTreeMap::new(),
+            options: BTreeMap::new(),
+        }
+    }
 }
 
 /// Who meets in a network.
@@ -187,10 +214,11 @@ mod tests {
             "subnet":"100.80.0.0/24","gateway":"100.80.0.1","colour":"red"}"#;
         let read: Definition = serde_json::from_str(text).unwrap();
         assert_eq!((read.range, read.internal, &read.scope), (None, false, &Scope::Host));
-        assert_eq!(read.ipv6, None);
+        assert_eq!((read.ipv6, read.auxiliary.len()), (None, 0));
         let written = serde_json::to_value(&read).unwrap();
         assert_eq!(written["scope"], "host");
         assert!(written.get("ipv6").is_none(), "{written}");
+        assert!(written.get("auxiliary").is_none(), "{written}");
         assert_eq!(serde_json::from_value::<Definition>(written).unwrap(), read);
         let later = text.replace("\"host\"", "\"galaxy\"");
         let later: Definition = serde_json::from_str(&later).unwrap();

@@ -3,7 +3,8 @@
 //! A container asks for the names of the members of its networks: a member's own name, its aliases,
 //! the beginning of its id, and each of them with the network's name behind it. All members with a
 //! name are told, in another order each time. Of an address in a network a member's name is told.
-//! Members without devices have no IPv6 addresses, and none is told of them.
+//! Names of auxiliary addresses are told, too. Members without devices have no IPv6 addresses, and
+//! none is told of them.
 //! Everything else is another server's to answer ([`Answer::Forward`]).
 //!
 //! A name that exists has no other data than its addresses: a question for another type gets "no
@@ -17,8 +18,8 @@ use simple_dns::{
     CLASS, Name, OPCODE, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, ResourceRecord, TYPE,
 };
 
-use crate::hosts;
-use crate::members::Entry;
+use crate::definition::Definition;
+use crate::hosts::{self, Named};
 use crate::prefix::Prefix;
 use crate::subnet::Subnet;
 
@@ -39,9 +40,6 @@ pub struct Zone {
     subnets: Vec<Subnet>,
     prefixes: Vec<Prefix>,
 }
-
-/// A network with its name, its addresses, its IPv6 addresses and its members.
-pub type Named<'a> = (&'a str, Subnet, Option<Prefix>, &'a [Entry]);
 
 /// The answer to a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,28 +65,37 @@ impl Zone {
     /// The names in the networks of a container.
     pub fn of(networks: &[Named<'_>]) -> Self {
         let mut zone = Self::default();
-        for (network, subnet, prefix, entries) in networks {
-            zone.subnets.push(*subnet);
-            zone.prefixes.extend(*prefix);
+        for (network, entries) in networks {
+            zone.subnets.push(network.subnet);
+            zone.prefixes.extend(network.ipv6);
             for entry in *entries {
-                zone.put(network, *prefix, entry);
+                let name = hosts::name(&entry.name, &entry.id);
+                let names = hosts::names(entry);
+                zone.put(network, (name, &names), (entry.address, entry.ipv6(network.ipv6)));
+            }
+            for (name, address) in &network.auxiliary {
+                zone.put(network, (name, &[name]), (*address, None));
             }
         }
         zone
     }
 
-    fn put(&mut self, network: &str, prefix: Option<Prefix>, entry: &Entry) {
-        for name in hosts::names(entry) {
-            for name in [name.to_owned(), format!("{name}.{network}")] {
+    /// Puts in an address with the name that is told of it, and all its names.
+    fn put(
+        &mut self,
+        network: &Definition,
+        (own, names): (&str, &[&str]),
+        (address, ipv6): (Ipv4Addr, Option<Ipv6Addr>),
+    ) {
+        for name in names {
+            for name in [(*name).to_owned(), format!("{name}.{}", network.name)] {
                 let all = self.names.entry(name.to_ascii_lowercase()).or_default();
-                if !all.contains(&entry.address) {
-                    all.push(entry.address);
+                if !all.contains(&address) {
+                    all.push(address);
                 }
             }
         }
-        let name = hosts::name(&entry.name, &entry.id);
-        let known = (format!("{name}.{network}"), entry.ipv6(prefix));
-        self.addresses.insert(entry.address, known);
+        self.addresses.insert(address, (format!("{own}.{}", network.name), ipv6));
     }
 
     /// Answers a message. `turn`: a number that is another one each time.

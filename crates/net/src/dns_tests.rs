@@ -1,4 +1,5 @@
 use super::*;
+use crate::members::Entry;
 use proptest::prelude::*;
 
 fn entry(name: &str, last: u8, aliases: &[&str]) -> Entry {
@@ -19,7 +20,9 @@ fn zone() -> Zone {
         entry("web", 3, &["all"]),
         entry("Big_One", 4, &["all", "no name"]),
     ];
-    Zone::of(&[("lab", "100.80.0.0/24".parse().unwrap(), None, &entries)])
+    let auxiliary = [("vip".to_owned(), Ipv4Addr::new(100, 80, 0, 254))].into();
+    let lab = Definition { auxiliary, ..Definition::of("lab", "100.80.0.0/24") };
+    Zone::of(&[(&lab, &entries)])
 }
 
 fn question(name: &str, kind: QTYPE) -> Packet<'static> {
@@ -61,6 +64,9 @@ fn members_are_found_by_each_of_their_names() {
         assert!(found == [2] || name.starts_with('0'), "{name}: {found:?}");
     }
     assert_eq!(addresses(&zone, "big_one", 0), [4]);
+    for name in ["vip", "vip.lab"] {
+        assert_eq!(addresses(&zone, name, 0), [254]);
+    }
 }
 
 #[test]
@@ -118,8 +124,9 @@ fn members_with_devices_have_ipv6_addresses() {
     let with = |kind: crate::Kind, prefix: Option<&str>| {
         let entries = [("db", 2), ("web", 3)]
             .map(|(name, last)| Entry { kind, ..entry(name, last, &["all"]) });
-        let prefix = prefix.map(|text| text.parse().unwrap());
-        Zone::of(&[("lab", "100.80.0.0/24".parse().unwrap(), prefix, &entries)])
+        let ipv6 = prefix.map(|text| text.parse().unwrap());
+        let lab = Definition { ipv6, ..Definition::of("lab", "100.80.0.0/24") };
+        Zone::of(&[(&lab, &entries)])
     };
     let arpa = |last: char| format!("{last}.0.0.0.0.5.4.6.{}0.0.d.f.ip6.arpa", "0.".repeat(20));
     let reverse = |zone: &Zone, last| ask(zone, &arpa(last), QTYPE::TYPE(TYPE::PTR), 0);
@@ -180,7 +187,7 @@ fn other_names_are_another_server_s() {
 #[test]
 fn a_long_answer_is_cut_for_a_datagram() {
     let entries: Vec<Entry> = (1..=100).map(|last| entry("many", last, &[])).collect();
-    let zone = Zone::of(&[("lab", "100.80.0.0/24".parse().unwrap(), None, &entries)]);
+    let zone = Zone::of(&[(&Definition::of("lab", "100.80.0.0/24"), &entries)]);
     let mut packet = question("many", QTYPE::TYPE(TYPE::A));
     let short = packet.build_bytes_vec().unwrap();
     *packet.opt_mut() = Some(OPT { opt_codes: Vec::new(), udp_packet_size: 4096, version: 0 });

@@ -103,6 +103,16 @@ pub enum Error {
         /// The network's range.
         subnet: Subnet,
     },
+    /// An auxiliary address.
+    #[error("the auxiliary address {name} is not usable: {why}")]
+    BadAuxiliary {
+        /// Its name.
+        name: String,
+        /// The rule that it breaks.
+        why: String,
+        /// The network's range.
+        subnet: Subnet,
+    },
     /// The part of the subnet from which containers get addresses.
     #[error("the range {range} {why} subnet {subnet}")]
     BadRange {
@@ -387,6 +397,10 @@ impl Error {
             Self::BadGateway { subnet, .. } => {
                 let (first, last) = subnet.hosts();
                 format!("choose one from {first} to {last}")
+            }
+            Self::BadAuxiliary { subnet, .. } => {
+                let (_, last) = subnet.hosts();
+                format!("write a name of your choice for each, and a free address, as vip={last}")
             }
             Self::BadRange { subnet, .. } => {
                 format!("write a smaller range of its addresses, as {}", subnet.lower_half())

@@ -6,17 +6,17 @@
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sys::ofd::{OfdLock, try_ofd_lock};
 
+use crate::definition::Definition;
 use crate::error::{Error, Result};
 use crate::members::Entry;
 pub use crate::names::is_name;
-use crate::prefix::Prefix;
 
 /// The line before the lines of networks.
 pub const BEGIN: &str = "# coracle: names of networks";
@@ -36,25 +36,34 @@ pub fn name<'a>(name: &'a str, id: &'a str) -> &'a str {
     if is_name(name) && name.len() <= HOST_NAME_MAX { name } else { id.get(..SHORT).unwrap_or(id) }
 }
 
-/// A network with its name, its IPv6 addresses and its members.
-pub type Named<'a> = (&'a str, Option<Prefix>, &'a [Entry]);
+/// A network and its members.
+pub type Named<'a> = (&'a Definition, &'a [Entry]);
 
 /// The lines for a container: `ADDRESS<tab>NAME ALIASES... SHORT_ID NAME.NETWORK`, one for each
-/// member of each of its networks, and behind it one for the member's IPv6 address if it has one.
-/// The container's own lines come first, because a program that looks its own address up takes the
-/// first one.
+/// member of each of its networks, and behind it one for the member's IPv6 address if it has one;
+/// then `ADDRESS<tab>NAME NAME.NETWORK` for auxiliary addresses. The container's own lines come
+/// first, because a program that looks its own address up takes the first one.
 pub fn lines(own: &str, networks: &[Named<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
     for is_own in [true, false] {
-        for (network, prefix, entries) in networks {
+        for (network, entries) in networks {
             for entry in entries.iter().filter(|entry| (entry.id == own) == is_own) {
-                lines.push(line(network, entry, entry.address.into()));
-                if let Some(address) = entry.ipv6(*prefix) {
-                    lines.push(line(network, entry, address.into()));
+                lines.push(line(&network.name, entry, entry.address.into()));
+                if let Some(address) = entry.ipv6(network.ipv6) {
+                    lines.push(line(&network.name, entry, address.into()));
                 }
             }
         }
     }
+    let auxiliary = networks.iter().flat_map(|(network, _)| {
+        let line = |(name, address): (&String, &Ipv4Addr)| {
+            let whole = format!("{name}.{}", network.name);
+            let whole = if is_name(&whole) { format!(" {whole}") } else { String::new() };
+            format!("{address}\t{name}{whole}")
+        };
+        network.auxiliary.iter().map(line).collect::<Vec<_>>()
+    });
+    lines.extend(auxiliary);
     lines
 }
 
@@ -190,6 +199,10 @@ mod tests {
         }
     }
 
+    fn network(name: &str) -> Definition {
+        Definition::of(name, "100.80.0.0/24")
+    }
+
     /// The address of the first line that has a name, as a resolver reads the file (hosts(5)).
     fn look_up(text: &str, name: &str) -> Option<Ipv4Addr> {
         text.lines().find_map(|line| {
@@ -205,13 +218,19 @@ mod tests {
     fn own_names_come_first() {
         let lab = [entry("a", "db", &["sql", "db"], 2), entry("b", "web", &["x y", ""], 3)];
         let other = [entry("b", "web", &[], 7)];
-        let lines = lines(&"b".repeat(64), &[("lab", None, &lab[..]), ("other", None, &other[..])]);
+        let vip = [("vip".to_owned(), Ipv4Addr::new(100, 80, 0, 254))].into();
+        let networks = [
+            (&Definition { auxiliary: vip, ..network("lab") }, &lab[..]),
+            (&network("other"), &other[..]),
+        ];
+        let lines = lines(&"b".repeat(64), &networks);
         assert_eq!(
             lines,
             [
                 "100.80.0.3\tweb bbbbbbbbbbbb web.lab",
                 "100.80.0.7\tweb bbbbbbbbbbbb web.other",
                 "100.80.0.2\tdb sql aaaaaaaaaaaa db.lab",
+                "100.80.0.254\tvip vip.lab",
             ]
         );
         let text = rewrite(OWN, &lines);
@@ -228,7 +247,7 @@ mod tests {
         let members = [entry("a", "new", &[], 2), entry("b", "web", &[], 3)];
         let own = "a".repeat(64);
         let kept = |others: &str, name: &str| {
-            let mut lines = lines(&own, &[("lab", None, &members[..])]);
+            let mut lines = lines(&own, &[(&network("lab"), &members[..])]);
             keep_host_name(&mut lines, &own, others, name);
             lines[0].clone()
         };
@@ -237,22 +256,22 @@ mod tests {
         assert_eq!(kept("100.80.0.2\told\n", "old"), line);
         assert_eq!(kept("# 100.80.0.2 old\n", "old"), format!("{line} old"));
         assert_eq!((kept(OWN, "new"), kept(OWN, "a b")), (line.to_owned(), line.to_owned()));
-        let mut of_others = lines(&"c".repeat(64), &[("lab", None, &members[..])]);
+        let mut of_others = lines(&"c".repeat(64), &[(&network("lab"), &members[..])]);
         keep_host_name(&mut of_others, &"c".repeat(64), OWN, "old");
         assert!(of_others.iter().all(|line| !line.contains("old")), "{of_others:?}");
     }
 
     #[test]
     fn members_by_packets_have_a_line_for_ipv6() {
-        let prefix = Some("fd00::/64".parse().unwrap());
+        let six = Definition { ipv6: Some("fd00::/64".parse().unwrap()), ..network("lab") };
         let mut lab = [entry("a", "db", &[], 2), entry("b", "web", &[], 3)];
         let own = "b".repeat(64);
-        assert_eq!(lines(&own, &[("lab", prefix, &lab[..])]).len(), 2, "they are without devices");
+        assert_eq!(lines(&own, &[(&six, &lab[..])]).len(), 2, "they are without devices");
         for entry in &mut lab {
             entry.kind = crate::Kind::Packets;
         }
         assert_eq!(
-            lines(&own, &[("lab", prefix, &lab[..])]),
+            lines(&own, &[(&six, &lab[..])]),
             [
                 "100.80.0.3\tweb bbbbbbbbbbbb web.lab",
                 "fd00::6450:3\tweb bbbbbbbbbbbb web.lab",
@@ -260,7 +279,7 @@ mod tests {
                 "fd00::6450:2\tdb aaaaaaaaaaaa db.lab",
             ]
         );
-        assert_eq!(lines(&own, &[("lab", None, &lab[..])]).len(), 2);
+        assert_eq!(lines(&own, &[(&network("lab"), &lab[..])]).len(), 2);
     }
 
     #[test]

@@ -9,10 +9,12 @@
 //! beginning when it has come to the end. So an address that a container has left is not given to
 //! another one soon, whose peers might still mean the first.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::definition::Definition;
 use crate::error::{Error, Result};
+use crate::names;
 use crate::prefix::{self, Prefix};
 use crate::subnet::{Subnet, Wrong};
 
@@ -197,8 +199,61 @@ fn bounds(subnet: Subnet, range: Option<Subnet>) -> (Ipv4Addr, Ipv4Addr) {
     }
 }
 
-/// Checks an address that a container wishes: it must be in the subnet, and be neither the gateway
-/// nor the first or last one. It need not be in the network's range.
+/// The most auxiliary addresses of a network.
+pub const AUXILIARY: usize = 16;
+
+/// The auxiliary addresses of a subnet, by their names: those that are wished, and for names
+/// without one the last free addresses of the subnet.
+///
+/// # Errors
+/// [`Error::BadAuxiliary`] where a name is none of a host or is there twice, an address is not one
+/// of a host in the subnet or has another use, or there are more than [`AUXILIARY`].
+pub fn auxiliary(
+    subnet: Subnet,
+    gateway: Ipv4Addr,
+    wished: &[(String, Option<Ipv4Addr>)],
+) -> Result<BTreeMap<String, Ipv4Addr>> {
+    let bad =
+        |name: &String, why: String| Err(Error::BadAuxiliary { name: name.clone(), why, subnet });
+    let (first, last) = subnet.hosts();
+    let mut all = BTreeMap::new();
+    // Those that are named are taken before others are chosen.
+    let (named, free): (Vec<_>, Vec<_>) = wished.iter().partition(|(_, wish)| wish.is_some());
+    for (name, wish) in named.into_iter().chain(free) {
+        let is_taken = |address: &Ipv4Addr| {
+            *address == gateway || all.values().any(|other: &Ipv4Addr| other == address)
+        };
+        let last_free = || {
+            let down = (first.to_bits()..=last.to_bits()).rev().map(Ipv4Addr::from_bits);
+            down.take(AUXILIARY + 2).find(|address| !is_taken(address))
+        };
+        let is_short = name.split('.').all(|label| (1..=63).contains(&label.len()));
+        let is_number = name.parse::<Ipv4Addr>().is_ok();
+        if !names::is_name(name) || !is_short || is_number {
+            return bad(name, "the name is none of a host".into());
+        }
+        if all.contains_key(name) {
+            return bad(name, "the name is there twice".into());
+        }
+        if all.len() == AUXILIARY {
+            return bad(name, format!("a network has at most {AUXILIARY} of them"));
+        }
+        let Some(address) = wish.or_else(last_free) else {
+            return bad(name, format!("all addresses of {subnet} are taken"));
+        };
+        if !(first..=last).contains(&address) {
+            return bad(name, format!("{address} is not an address of a host in {subnet}"));
+        }
+        if is_taken(&address) {
+            return bad(name, format!("{address} is the gateway's, or another's"));
+        }
+        all.insert(name.clone(), address);
+    }
+    Ok(all)
+}
+
+/// Checks an address that a container wishes: it must be in the subnet, and be neither the gateway,
+/// an auxiliary address, nor the first or last one. It need not be in the network's range.
 ///
 /// # Errors
 /// [`Error::BadAddress`].
@@ -213,6 +268,9 @@ pub fn check_address(network: &Definition, address: Ipv4Addr) -> Result<()> {
     }
     if address == network.gateway {
         return bad("it is the gateway's".into());
+    }
+    if let Some((name, _)) = network.auxiliary.iter().find(|(_, other)| **other == address) {
+        return bad(format!("it is the auxiliary address {name}"));
     }
     Ok(())
 }
@@ -255,7 +313,10 @@ pub fn allocate(
     last: Option<Ipv4Addr>,
 ) -> Result<Ipv4Addr> {
     let (low, high) = bounds(network.subnet, network.range);
-    let is_free = |address: &Ipv4Addr| *address != network.gateway && !is_taken(*address);
+    let is_reserved = |address: &Ipv4Addr| {
+        *address == network.gateway || network.auxiliary.values().any(|other| other == address)
+    };
+    let is_free = |address: &Ipv4Addr| !is_reserved(address) && !is_taken(*address);
     let within = |from: u32, to: u32| (from..=to).map(Ipv4Addr::from_bits).find(is_free);
     let (low, high) = (low.to_bits(), high.to_bits());
     let after = last.map(Ipv4Addr::to_bits).filter(|last| (low..high).contains(last));
@@ -275,27 +336,51 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Scope;
 
     fn subnet(text: &str) -> Subnet {
         text.parse().unwrap()
     }
 
     fn network(of: &str, gateway: &str, range: Option<&str>) -> Definition {
-        Definition {
-            name: "lab".into(),
-            id: String::new(),
-            created: String::new(),
-            scope: Scope::Host,
-            subnet: subnet(of),
-            ipv6: None,
-            gateway: gateway.parse().unwrap(),
-            range: range.map(subnet),
-            internal: false,
-            attachable: false,
-            labels: [].into(),
-            options: [].into(),
+        let (gateway, range) = (gateway.parse().unwrap(), range.map(subnet));
+        Definition { gateway, range, ..Definition::of("lab", of) }
+    }
+
+    #[test]
+    fn auxiliary_addresses_are_of_no_container() {
+        let subnet = subnet("100.80.0.0/28");
+        let at = |last| Ipv4Addr::new(100, 80, 0, last);
+        let make = |wished: &[(&str, Option<u8>)]| {
+            let wish = |(name, last): &(&str, Option<u8>)| ((*name).to_owned(), last.map(at));
+            auxiliary(subnet, at(13), &wished.iter().map(wish).collect::<Vec<_>>())
+        };
+        let all = make(&[("a", None), ("web", Some(14)), ("b", None)]).unwrap();
+        let expected = [("a", 12), ("b", 11), ("web", 14)];
+        assert_eq!(all, expected.map(|(name, last)| (name.to_owned(), at(last))).into());
+        let mut lab = network("100.80.0.0/28", "100.80.0.13", None);
+        lab.auxiliary = all;
+        let error = check_address(&lab, at(14)).unwrap_err().to_string();
+        assert!(error.contains("it is the auxiliary address web"), "{error}");
+        let first = allocate(&lab, |_| false, Some(at(10))).unwrap();
+        assert_eq!(first, at(1), "behind 10 only reserved ones are left");
+        for (wished, part) in [
+            (&[("a b", None)][..], "the name is none"),
+            (&[(".", None)], "the name is none"),
+            (&[("10.0.0.1", None)], "the name is none"),
+            (&[("a", None), ("a", Some(2))], "twice"),
+            (&[("a", Some(0))], "not an address of a host"),
+            (&[("a", Some(16))], "not an address of a host"),
+            (&[("a", Some(13))], "gateway"),
+            (&[("a", Some(2)), ("b", Some(2))], "another"),
+        ] {
+            let error = make(wished).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+            assert!(error.hint().is_some());
         }
+        let names: Vec<String> = (0..14).map(|number| format!("n{number}")).collect();
+        let many: Vec<(&str, Option<u8>)> = names.iter().map(|name| (&**name, None)).collect();
+        let error = make(&many).unwrap_err().to_string();
+        assert!(error.contains("are taken"), "{error}");
     }
 
     #[test]

@@ -23,6 +23,8 @@ fn check_network(network: &Network, list: &List) -> Result<()> {
     } else if first.internal != own.internal {
         let [theirs, ours] = [first.internal, own.internal];
         format!("internal = {theirs} differs from this host's network, where it is {ours}")
+    } else if first.auxiliary != own.auxiliary {
+        "its auxiliary addresses differ from those of this host's network".to_owned()
     } else {
         return Ok(());
     };

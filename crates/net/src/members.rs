@@ -83,6 +83,8 @@ pub struct Endpoint {
     pub gateway: Ipv4Addr,
     /// There is no way out.
     pub internal: bool,
+    /// The network's auxiliary addresses.
+    pub auxiliary: Vec<Ipv4Addr>,
     /// The container's address.
     pub address: Ipv4Addr,
     /// The container's slot on this host, less than [`SLOTS`].
@@ -299,6 +301,7 @@ fn endpoint(network: &Network, entry: &Entry, node: Option<Ipv4Addr>) -> Endpoin
         prefix: definition.ipv6.filter(|_| entry.kind == Kind::Packets),
         gateway: definition.gateway,
         internal: definition.internal,
+        auxiliary: definition.auxiliary.values().copied().collect(),
         address: entry.address,
         slot: entry.slot,
         node,

@@ -37,6 +37,8 @@ pub struct Request {
     pub gateway: Option<Ipv4Addr>,
     /// The part of the subnet from which containers get addresses; `None` for all of it.
     pub range: Option<Subnet>,
+    /// Addresses that no container gets, with names; see [`ipam::auxiliary`].
+    pub auxiliary: Vec<(String, Option<Ipv4Addr>)>,
     /// Members reach each other and nothing else.
     pub internal: bool,
     /// Recorded and shown.
@@ -109,9 +111,8 @@ impl<'store> Networks<'store> {
     ///
     /// # Errors
     /// [`Error::BadName`], [`Error::Scope`], [`Error::Exists`], those of [`ipam::check`],
-    /// [`ipam::check_prefix`], [`ipam::choose`], [`ipam::gateway`] and [`ipam::check_range`], and a
-    /// store that cannot be
-    /// written to.
+    /// [`ipam::check_prefix`], [`ipam::choose`], [`ipam::gateway`], [`ipam::check_range`] and
+    /// [`ipam::auxiliary`], and a store that cannot be written to.
     pub fn create(
         self,
         request: Request,
@@ -144,6 +145,7 @@ impl<'store> Networks<'store> {
         if let Some(range) = range {
             ipam::check_range(range, subnet, gateway)?;
         }
+        let auxiliary = ipam::auxiliary(subnet, gateway, &request.auxiliary)?;
         let id = store::random_id().map_err(Error::store("make an id"))?;
         let Request { internal, attachable, labels, options, .. } = request;
         let definition = Definition {
@@ -155,6 +157,7 @@ impl<'store> Networks<'store> {
             ipv6,
             gateway,
             range,
+            auxiliary,
             internal,
             attachable,
             labels,

@@ -71,6 +71,7 @@ fn links_take() -> u64 {
         subnet: "100.80.0.0/16".parse().unwrap(),
         ipv6: None,
         internal: false,
+        auxiliary: [].into(),
         revoked: false,
     };
     let list = List { epoch: 1, hosts: keys.iter().enumerate().map(host).collect() };

@@ -44,6 +44,7 @@ const SERVICES: &[&str] = &["postgresql", "redis-server", "rsync", "git"];
 const SERVERS: &[&str] = &[
     "nginx-light",
     "haproxy",
+    "keepalived",
     "postgresql",
     "redis-server",
     "openssh-server",

@@ -18,6 +18,10 @@ pub(crate) struct NetworkCreateArgs {
     /// Part of the subnet from which containers get addresses
     #[arg(long, value_name = "CIDR")]
     pub ip_range: Option<String>,
+    /// Address that no container gets: NAME=ADDRESS, or NAME for a free one. The member with a
+    /// namespace (N1, R1) that announces it has it, as keepalived does; the name leads there
+    #[arg(long, value_name = "NAME[=ADDRESS]")]
+    pub aux_address: Vec<String>,
     /// Members reach each other and nothing else
     #[arg(long)]
     pub internal: bool,

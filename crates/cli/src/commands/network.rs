@@ -47,6 +47,7 @@ pub(crate) fn create(context: &Context, args: &NetworkCreateArgs) -> Result<Exit
         ipv6: args.ipv6,
         gateway: args.gateway.clone(),
         range: args.ip_range.clone(),
+        auxiliary: args.aux_address.clone(),
         internal: args.internal,
         attachable: args.attachable,
         labels: pairs("--label", &args.label)?,

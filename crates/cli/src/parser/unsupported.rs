@@ -10,7 +10,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("--link", "containers share the host's network by default and reach each other at 127.0.0.1"),
     ("--link-local-ip", "link-local addresses follow from IPv4 ones in a network; see --ip"),
     ("--mac-address", "ethernet addresses follow from IPv4 ones in a network; see --ip"),
-    ("--aux-address", "--ip-range keeps the other addresses of a subnet free"),
     ("--ipam-driver", "addresses are chosen by the engine itself; see --subnet and --ip-range"),
     ("--ipam-opt", "addresses are chosen by the engine itself; see --subnet and --ip-range"),
     ("--config-from", "networks have no configurations apart; give the options themselves"),

@@ -115,6 +115,8 @@ fn all_that_can_be_said_of_a_network() {
         "--subnet=10.209.0.0/16",
         "--ip-range=10.209.4.0/24",
         "--gateway=10.209.9.9",
+        "--aux-address=vip=10.209.4.1",
+        "--aux-address=other",
         "--internal",
         "--attachable",
         "-d",
@@ -131,7 +133,8 @@ fn all_that_can_be_said_of_a_network() {
     assert_eq!(
         seen["IPAM"]["Config"],
         serde_json::json!([
-            {"Subnet": "10.209.0.0/16", "IPRange": "10.209.4.0/24", "Gateway": "10.209.9.9"}
+            {"Subnet": "10.209.0.0/16", "IPRange": "10.209.4.0/24", "Gateway": "10.209.9.9",
+             "AuxiliaryAddresses": {"vip": "10.209.4.1", "other": "10.209.255.254"}}
         ])
     );
     assert_eq!((&seen["Internal"], &seen["Attachable"]), (&true.into(), &true.into()));
@@ -210,6 +213,13 @@ fn mistakes_when_a_network_is_made() {
         (&["--subnet=10.1.0.0/24", "--gateway=10.2.0.1", "x"], "gateway 10.2.0.1 is not"),
         (&["--subnet=10.1.0.0/24", "--gateway=x", "x"], "'x' is not an IPv4 address"),
         (&["--subnet=10.1.0.0/24", "--ip-range=10.2.0.0/25", "x"], "is not a part of"),
+        (
+            &["--subnet=10.1.0.0/24", "--aux-address=v=10.2.0.1", "x"],
+            "auxiliary address v is not usable: 10.2.0.1 is not an address of a host",
+        ),
+        (&["--aux-address=v=y", "x"], "'y' is not an IPv4 address"),
+        (&["--aux-address=a b", "x"], "auxiliary address a b is not usable: the name is none"),
+        (&["--aux-address=v", "--aux-address=v", "x"], "v is not usable: the name is there twice"),
         (&["--scope=swarm", "x"], "'swarm' of a network is not supported"),
         (&["-o", "com.docker.network.driver.mtu=1400", "x"], "mtu=1400 is not supported"),
         (&["--label", "=1", "x"], "has no key"),

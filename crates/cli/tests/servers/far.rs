@@ -1,5 +1,6 @@
 //! Tests of message passing between containers of two hosts, which have networks of their own: two
-//! containers are on the first host and one is on the second.
+//! containers are on the first host and one is on the second. And an address that moves between
+//! the hosts.
 //!
 //! The hosts share a kernel, and with it the means by which ranks of one host talk. So these are
 //! left out, the link must have carried what the ranks have sent each other, and at the end it is
@@ -12,14 +13,17 @@ use std::time::Duration;
 
 use testkit::command::{Finished, Input, run_with, until};
 use testkit::hosts::Hosts;
-use testkit::skip::Outcome;
+use testkit::skip::{Outcome, Skip};
 
 use crate::In;
 use crate::mpi::{NAMES, RING, ROOT, TWICE, nodes, places};
 use crate::stage::{Case, LIMIT, Lab, World};
 
-pub(crate) const CASES: &[(&str, In, Case)] =
-    &[("far_open_mpi", In::First, far_open_mpi), ("far_mpich", In::Names, far_mpich)];
+pub(crate) const CASES: &[(&str, In, Case)] = &[
+    ("far_open_mpi", In::First, far_open_mpi),
+    ("far_mpich", In::Names, far_mpich),
+    ("far_address", In::Packets, far_address),
+];
 
 /// How much two ranks send each other, in each direction.
 const SENT: u64 = 3 * (1024 + 65536 + 1_048_576);
@@ -98,16 +102,22 @@ impl Launcher<'_> {
     }
 }
 
-/// Runs it with three nodes on two hosts, and the name of the interface between them.
-fn on_two_hosts(w: &World, kind: &str, run: impl Fn(&Lab<'_>, &Hosts, &str)) -> Outcome {
+/// Two hosts with names of their own: what a store knows of a host stands under its name, and all
+/// cases have one store.
+fn two_hosts(w: &World) -> Result<Hosts, Skip> {
     static COUNT: AtomicU32 = AtomicU32::new(1);
     let hosts = Hosts::start(2, w.person.home.parent().expect("a directory"))?;
     for host in 0..hosts.count() {
-        // What a store knows of a host stands under its name, and all cases have one store.
         let mut rename = Command::new("hostname");
         rename.arg(format!("far{}", COUNT.fetch_add(1, Ordering::Relaxed)));
         run_with(&mut hosts.command(host, &rename), Input::Null, LIMIT).ok();
     }
+    Ok(hosts)
+}
+
+/// Runs it with three nodes on two hosts, and the name of the interface between them.
+fn on_two_hosts(w: &World, kind: &str, run: impl Fn(&Lab<'_>, &Hosts, &str)) -> Outcome {
+    let hosts = two_hosts(w)?;
     {
         let (lab, interface) = nodes(w.lab_of(&hosts), kind)?;
         run(&lab, &hosts, &interface);
@@ -136,4 +146,78 @@ fn far_mpich(w: &World) -> Outcome {
         launcher.all(":1");
         launcher.sentinel();
     })
+}
+
+/// Serves its name at port 7000 beside `keepalived`, which has the address `vip` now and then.
+/// `PRIORITY` is a number.
+const HOLDER: &str = "\
+    cat > /etc/keepalived/keepalived.conf <<END
+global_defs {
+    vrrp_version 3
+}
+vrrp_instance web {
+    interface eth0
+    state BACKUP
+    nopreempt
+    virtual_router_id 7
+    priority PRIORITY
+    advert_int 0.2
+    garp_master_refresh 1
+    virtual_ipaddress {
+        $(getent hosts vip | cut -d ' ' -f 1)/16
+    }
+}
+END
+    keepalived --dont-fork --log-console --vrrp &
+    exec python3 -c 'import http.server as h
+class H(h.BaseHTTPRequestHandler):
+    def do_GET(s): s.send_response(200); s.end_headers(); s.wfile.write(b\"OWN\")
+h.ThreadingHTTPServer((\"\", 7000), H).serve_forever()'";
+
+/// An address that `keepalived` moves between hosts: when its holder ends, when the hosts are cut
+/// off from each other, and when they meet again.
+fn far_address(w: &World) -> Outcome {
+    let hosts = two_hosts(w)?;
+    {
+        let lab = w.lab_with(&hosts, &["--aux-address", "vip"]);
+        let holder = |own: &str, host: usize, priority: &str| {
+            let text = HOLDER.replace("OWN", own);
+            lab.serve_on(own, host, &text.replace("PRIORITY", priority));
+        };
+        let asked = |by: &str| {
+            let ask = "curl -sS -m 1 http://vip:7000/ || true";
+            lab.exec(by, ask).out()
+        };
+        let expect = |by: &str, name: &str| {
+            let answered = until(LIMIT, || (asked(by) == name).then_some(()));
+            assert!(answered.is_some(), "{by} is answered by {:?}, not {name}", asked(by));
+        };
+        lab.serve_on("near", 0, "exec sleep 600");
+        lab.serve_on("far", lab.last_host(), "exec sleep 600");
+        assert_eq!(asked("near"), "", "nobody has it");
+        holder("one", 0, "100");
+        holder("two", lab.last_host(), "99");
+        let first = until(LIMIT, || Some(asked("near")).filter(|name| !name.is_empty()));
+        expect("far", &first.expect("an answer"));
+        // To the other host.
+        lab.remove("one");
+        for by in ["near", "far"] {
+            expect(by, "two");
+        }
+        holder("one", 0, "100");
+        lab.expect("one", "Entering BACKUP STATE");
+        // For longer than it takes to miss the other.
+        std::thread::sleep(Duration::from_secs(2));
+        expect("near", "two");
+        // Each half has one, and both halves the one with the higher priority afterwards.
+        hosts.cut(1, true);
+        expect("near", "one");
+        expect("far", "two");
+        hosts.cut(1, false);
+        for by in ["near", "far"] {
+            expect(by, "one");
+        }
+    }
+    assert_eq!(hosts.end_well(Duration::from_secs(20)), Ok(()), "processes are left");
+    Ok(())
 }

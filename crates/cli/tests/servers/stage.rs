@@ -180,6 +180,14 @@ impl World {
     /// # Panics
     /// If it cannot be made.
     pub(crate) fn lab_of<'w>(&'w self, hosts: &'w Hosts) -> Lab<'w> {
+        self.lab_with(hosts, &[])
+    }
+
+    /// The same with more options of `network create`.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub(crate) fn lab_with<'w>(&'w self, hosts: &'w Hosts, options: &[&str]) -> Lab<'w> {
         let lab = self.lab_on(Some(hosts));
         let (network, file) =
             (&lab.network, self.person.home.join(format!("{}.toml", lab.network)));
@@ -187,11 +195,11 @@ impl World {
         for host in 0..hosts.count() {
             let address = hosts.address(host).to_string();
             let file = self.person.file(&file, &list);
-            let words: &[&str] = match host {
-                0 => &["create", "--scope", "cluster"],
-                _ => &["join", "--member", &file],
+            let words = match host {
+                0 => [&["create", "--scope", "cluster"], options].concat(),
+                _ => vec!["join", "--member", &file],
             };
-            let words = [&["network"], words, &["--address", &address, network]].concat();
+            let words = [&["network"], &words[..], &["--address", &address, network]].concat();
             lab.at(host, &words).ok();
             list += &lab.at(host, &["network", "invite", network]).ok().out();
         }

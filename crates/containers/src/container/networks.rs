@@ -500,11 +500,8 @@ pub(crate) fn tell(store: &Store, networks: &[Network]) -> Result<()> {
 /// The lines for a container of its networks.
 fn lines(id: &str, networks: &[Network]) -> net::Result<Vec<String>> {
     let entries = networks.iter().map(remote::members).collect::<net::Result<Vec<_>>>()?;
-    let named: Vec<hosts::Named<'_>> = networks
-        .iter()
-        .zip(&entries)
-        .map(|(one, list)| (one.name(), one.definition().ipv6, &**list))
-        .collect();
+    let named: Vec<hosts::Named<'_>> =
+        networks.iter().zip(&entries).map(|(one, list)| (one.definition(), &**list)).collect();
     Ok(hosts::lines(id, &named))
 }
 

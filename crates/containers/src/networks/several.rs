@@ -141,6 +141,10 @@ pub fn join(
     Ok(Joined { name: network.name().to_owned(), id: network.id().to_owned() })
 }
 
+fn auxiliary(host: &peers::Host) -> Vec<(String, Option<Ipv4Addr>)> {
+    host.auxiliary.iter().map(|(name, address)| (name.clone(), Some(*address))).collect()
+}
+
 /// Makes a network that another host has invited to.
 fn made(
     session: &Session,
@@ -157,6 +161,7 @@ fn made(
         ipv6: list.hosts.first().is_some_and(|host| host.ipv6.is_some()),
         prefix: list.hosts.first().and_then(|host| host.ipv6),
         internal: list.hosts.first().is_some_and(|host| host.internal),
+        auxiliary: list.hosts.first().map(auxiliary).unwrap_or_default(),
         ..Request::default()
     };
     let (routes, routes6) = routes();

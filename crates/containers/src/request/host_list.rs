@@ -1,6 +1,8 @@
 //! Reads the list of a network's hosts: TOML with `[[member]]` tables, as `network invite` prints
 //! them, and an optional `epoch`.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -12,7 +14,13 @@ use crate::config::nearest::nearest;
 use crate::error::{Error, Result};
 
 const TOP: &[&str] = &["epoch", "member"];
-const KEYS: &[&str] = &["name", "address", "port", "key", "subnet", "ipv6", "internal", "revoked"];
+const KEYS: &[&str] =
+    &["name", "address", "port", "key", "subnet", "ipv6", "internal", "auxiliary", "revoked"];
+
+type Name<'t> = toml::Spanned<Cow<'t, str>>;
+type Value<'t> = toml::Spanned<DeValue<'t>>;
+/// Addresses, by their names.
+type Auxiliary = BTreeMap<String, Ipv4Addr>;
 
 /// The largest integer of TOML.
 const LAST_EPOCH: u64 = i64::MAX as u64;
@@ -121,7 +129,7 @@ impl Reader<'_> {
     }
 
     fn host(&self, table: &DeTable<'_>, at: usize) -> Result<Host> {
-        let place = |name: &toml::Spanned<std::borrow::Cow<'_, str>>| name.span().start;
+        let place = |name: &Name<'_>| name.span().start;
         for (name, _) in table {
             if !KEYS.contains(&&**name.get_ref()) {
                 return Err(self.unknown(place(name), name.get_ref(), KEYS));
@@ -173,9 +181,26 @@ impl Reader<'_> {
                 "write ADDRESS/BITS, as \"100.80.0.0/16\"",
             )?,
             ipv6,
+            auxiliary: self.auxiliary(found("auxiliary"))?,
             internal,
             revoked,
         })
+    }
+
+    /// Names and addresses, as `{ web = "100.80.0.254" }`.
+    fn auxiliary(&self, found: Option<(&Name<'_>, &Value<'_>)>) -> Result<Auxiliary> {
+        let Some((name, value)) = found else { return Ok(BTreeMap::new()) };
+        let hint = "write names and addresses, as auxiliary = { web = \"100.80.0.254\" }";
+        let DeValue::Table(table) = value.get_ref() else {
+            let at = name.span().start;
+            return Err(self.error(at, "auxiliary is not a table").with_hint(hint));
+        };
+        let one = |(name, value): (&Name<'_>, &Value<'_>)| {
+            let place = (name.span().start, value.get_ref());
+            let address = self.text::<Ipv4Addr>(place, "auxiliary", hint)?;
+            Ok((name.get_ref().to_string(), address))
+        };
+        table.iter().map(one).collect()
     }
 
     fn text<T: FromStr>(
@@ -230,6 +255,8 @@ mod tests {
         assert_eq!((read.hosts[0].internal, read.hosts[0].entry()), (true, internal));
         let six = entry("a", 1) + "ipv6 = \"fd00:80::/64\"\n";
         assert_eq!(self::read(&six).unwrap().list.hosts[0].entry(), six);
+        let auxiliary = entry("a", 1) + "auxiliary = { \"web\" = \"100.80.0.254\" }\n";
+        assert_eq!(self::read(&auxiliary).unwrap().list.hosts[0].entry(), auxiliary);
     }
 
     #[test]
@@ -270,6 +297,16 @@ mod tests {
                 format!("{good}ipv6 = \"fe80::/64\"\n"),
                 "hosts.toml:1: ipv6 fe80::/64 is not us",
                 "inv",
+            ),
+            (
+                format!("{good}auxiliary = \"web\"\n"),
+                "hosts.toml:7: auxiliary is not a table",
+                "= {",
+            ),
+            (
+                format!("{good}auxiliary = {{ web = \"x\" }}\n"),
+                "hosts.toml:7: auxiliary 'x': invalid",
+                "= {",
             ),
             (format!("{good}revoked = 1\n"), "hosts.toml:7: revoked is neither", "true"),
         ] {

@@ -8,7 +8,7 @@
 //! A name is told to others when its container has started, not before. Members of a host that was
 //! lost are kept for [`FORGET`], because a link that breaks is most often back at once.
 //!
-//! Locks, in this order: `joined`, `peers` of a network, `snapshot`, `others`.
+//! Locks, in this order: `joined`, `peers` of a network, `snapshot`, `others`, `holders`.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -28,6 +28,7 @@ use crate::error::Result;
 use crate::locks::{self, lock};
 use crate::members;
 use crate::networks::{Network, Networks};
+use crate::peers::message::Claim;
 use crate::peers::{Handler, List, Message, Peers, PublicKey, Remote, message};
 use crate::remote::{self, Known, Peer};
 use crate::stamp::{Stamp, stamp};
@@ -60,11 +61,15 @@ impl Handler for Side {
             }
         }
         drop((snapshot, peers));
+        for address in self.served.switch.held(self.joined.network.id()) {
+            self.joined.send(key, &Message::Auxiliary { address, claim: Claim::Old });
+        }
         self.asks.link_is_up(&self.joined, key);
     }
 
     fn down(&self, key: &PublicKey) {
         lock(&self.joined.others).entry(*key).or_default().down = Some(Instant::now());
+        lock(&self.joined.holders).elsewhere.retain(|_, holder| holder != key);
         self.asks.link_is_down(self.joined.number, key);
     }
 
@@ -78,6 +83,9 @@ impl Handler for Side {
                 self.joined.send(key, &Message::Told { id, answer });
             }
             Message::Told { id, answer } => self.asks.told(key, id, answer),
+            Message::Auxiliary { address, claim } => {
+                uplink::claimed(&self.served.switch, &self.joined, key, (address, claim));
+            }
             _ => {}
         }
     }
@@ -270,6 +278,7 @@ impl Seen {
             peers: RwLock::new(None),
             snapshot: Mutex::default(),
             others: Mutex::default(),
+            holders: Mutex::default(),
         });
         let (served, asks) = (Arc::clone(&clusters.served), Arc::clone(&clusters.asks));
         let side = Side { served, asks, joined: Arc::clone(&joined) };
@@ -305,6 +314,9 @@ impl Seen {
             if let Some(peers) = &*joined.peers() {
                 peers.set_list(list);
             }
+            let view = joined.view();
+            let is_there = |key: &PublicKey| view.list.position(key).is_some();
+            lock(&joined.holders).elsewhere.retain(|_, key| is_there(key));
         }
         if members != old_members || self.starting || is_due {
             self.checked = Some(Instant::now());

@@ -1,12 +1,12 @@
 //! Takes the devices of containers that have network namespaces, for the [`switch`](crate::switch).
 //!
 //! The process beside a container connects to a socket in the store's directory and sends one
-//! message: which container it is, and for each of its networks the id, the address and the IPv6
-//! prefix ([`greeting`]), with descriptors: the ports of its devices in the same order, then a UDP
-//! socket and a TCP listener at 127.0.0.11, port 53, of the container's own namespace; and where
-//! the switch is the container's way out too, the bound sockets of its published ports
-//! ([`way_out`]). The agent answers `+`, or the reason for its refusal. The container's ports and
-//! its questions for names are served as long as the connection lasts.
+//! message: which container it is, and for each of its networks the id, the address, the IPv6
+//! prefix and the auxiliary addresses ([`greeting`]), with descriptors: the ports of its devices in
+//! the same order, then a UDP socket and a TCP listener at 127.0.0.11, port 53, of the container's
+//! own namespace; and where the switch is the container's way out too, the bound sockets of its
+//! published ports ([`way_out`]). The agent answers `+`, or the reason for its refusal. The
+//! container's ports and its questions for names are served as long as the connection lasts.
 //!
 //! So nothing has to be noticed or cleaned up: the kernel closes the connection when that process
 //! ends, whatever ends it. And if the agent is killed, the process sees the end of the connection,
@@ -18,6 +18,7 @@
 //! containers, so what he says is taken as it is.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -45,6 +46,8 @@ use crate::switch::{Place, Switch};
 
 /// What a greeting begins with. The number is that of its form.
 const WORD: &str = "coracle-links 1";
+/// What an auxiliary address begins with.
+const AUXILIARY: char = '+';
 /// What the line of the way out begins with, and those of published ports.
 const OUT_WORD: &str = "out";
 const TCP_WORD: &str = "tcp";
@@ -72,7 +75,12 @@ pub fn socket(store: &Store) -> PathBuf {
 pub fn greeting(id: &str, endpoints: &[Endpoint]) -> String {
     let line = |one: &Endpoint| {
         let prefix = one.prefix.map(|prefix| format!(" {prefix}")).unwrap_or_default();
-        format!("{} {}/{}{prefix}\n", one.network_id, one.address, one.subnet.prefix())
+        let (address, bits) = (one.address, one.subnet.prefix());
+        let mut line = format!("{} {address}/{bits}{prefix}", one.network_id);
+        for address in &one.auxiliary {
+            let _ = write!(line, " {AUXILIARY}{address}");
+        }
+        line + "\n"
     };
     let lines: String = endpoints.iter().map(line).collect();
     format!("{WORD}\n{id}\n{lines}")
@@ -107,15 +115,21 @@ fn parse(text: &str) -> Option<Greeting<'_>> {
     let mut lines = text.strip_prefix(WORD)?.strip_prefix('\n')?.lines().peekable();
     let id = lines.next().filter(|id| !id.is_empty())?;
     let place = |line: &str| {
-        let (network, rest) = line.split_once(' ')?;
-        let (place, prefix) = match rest.split_once(' ') {
-            Some((place, prefix)) => (place, Some(prefix.parse().ok()?)),
-            None => (rest, None),
-        };
+        let mut words = line.split(' ');
+        let (network, place) = (words.next()?, words.next()?);
+        let (mut prefix, mut auxiliary) = (None, Vec::new());
+        for word in words {
+            match word.strip_prefix(AUXILIARY) {
+                Some(address) => auxiliary.push(address.parse().ok()?),
+                None if prefix.is_none() => prefix = Some(word.parse().ok()?),
+                None => return None,
+            }
+        }
         let (address, bits) = place.split_once('/')?;
         let address: Ipv4Addr = address.parse().ok()?;
         let subnet = Subnet::around(address, bits.parse().ok()?)?;
-        Some(Place { network: network.to_owned(), address, ranges: Ranges { subnet, prefix } })
+        let ranges = Ranges { subnet, prefix };
+        Some(Place { network: network.to_owned(), address, ranges, auxiliary })
     };
     let is_place = |line: &&str| !line.starts_with(OUT_WORD);
     let mut places = Vec::new();

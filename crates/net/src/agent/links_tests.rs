@@ -1,5 +1,6 @@
 use super::*;
 use crate::Kind;
+use crate::definition::Definition;
 use crate::dns::{Transport, Zone};
 use crate::members::Entry;
 use proptest::prelude::*;
@@ -15,6 +16,7 @@ fn greetings_are_read_as_they_were_written() {
         prefix: None,
         gateway: [10, 0, 0, 1].into(),
         internal: false,
+        auxiliary: Vec::new(),
         node: None,
         address: address.into(),
         slot: 7,
@@ -22,12 +24,14 @@ fn greetings_are_read_as_they_were_written() {
     };
     let mut both = [endpoint("ab", [10, 0, 0, 2]), endpoint("cd", [10, 1, 0, 2])];
     both[1].prefix = Some("fd00::/64".parse().unwrap());
+    both[1].auxiliary = vec![[10, 1, 0, 254].into(), [10, 1, 0, 253].into()];
     let text = greeting("0f", &both);
     let read = parse(&text).unwrap();
     let place = |endpoint: &Endpoint| Place {
         network: endpoint.network_id.clone(),
         address: endpoint.address,
         ranges: Ranges { subnet: endpoint.subnet, prefix: endpoint.prefix },
+        auxiliary: endpoint.auxiliary.clone(),
     };
     let places: Vec<_> = both.iter().map(place).collect();
     assert_eq!(read, Greeting { id: "0f", places: places.clone(), out: None });
@@ -43,7 +47,9 @@ fn greetings_are_read_as_they_were_written() {
     for bad in ["", "coracle-links 2\n0f\n", "coracle-links 1\n", "coracle-links 1\n\n"] {
         assert!(parse(bad).is_none(), "{bad:?}");
     }
-    for bad in ["ab", "ab 10.0.0.2", "ab 10.0.0.2/33", "ab x/24", "ab 10.0.0.2/24 x"] {
+    for bad in
+        ["ab", "ab 10.0.0.2", "ab 10.0.0.2/33", "ab x/24", "ab 10.0.0.2/24 x", "ab 10.0.0.2/24 +x"]
+    {
         assert!(parse(&format!("{WORD}\n0f\n{bad}\n")).is_none(), "{bad:?}");
     }
     for bad in ["out", "out 0", "out 2 10.0.0.1", "out 0 x", "out 0 10.0.0.1\nsctp 1"] {
@@ -66,7 +72,7 @@ impl server::Directory for Echo {
             kind: Kind::Packets,
             since: 0,
         };
-        Some(Zone::of(&[("lab", "10.0.0.0/24".parse().unwrap(), None, &[entry])]))
+        Some(Zone::of(&[(&Definition::of("lab", "10.0.0.0/24"), &[entry])]))
     }
 
     fn servers(&self, _: &Client, _: Transport) -> Vec<std::net::SocketAddr> {

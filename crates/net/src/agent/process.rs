@@ -21,6 +21,7 @@ use super::containers::{Alive, Containers};
 use super::links::Links;
 use super::served::Served;
 use super::server::{Answers, Client, Directory, Server};
+use crate::definition::Definition;
 use crate::dns::{Transport, Zone};
 use crate::error::{Error, Result};
 use crate::locks::lock;
@@ -28,7 +29,7 @@ use crate::members::{self, Entry};
 use crate::networks::Networks;
 use crate::stamp::{Stamp, stamp};
 use crate::switch::Switch;
-use crate::{Prefix, Subnet, remote, rows, table};
+use crate::{remote, rows, table};
 
 /// The agent stays for so long after the last container: the next one may come at once.
 const LINGER: Duration = Duration::from_secs(5);
@@ -171,23 +172,19 @@ impl Known {
             id = Some(own.id.clone());
             entries.retain(|entry| is_it(entry) || self.alive.is_alive(&entry.id));
             entries.extend(remote::remote(&network).unwrap_or_default());
-            let definition = network.definition();
-            let name = definition.name.clone();
-            found.push((name, (definition.subnet, definition.ipv6), entries));
+            found.push((network.definition().clone(), entries));
         }
         Some((id?, found))
     }
 }
 
-/// A network's name, addresses of both versions, and members.
-type Joined = (String, (Subnet, Option<Prefix>), Vec<Entry>);
+/// A network and its members.
+type Joined = (Definition, Vec<Entry>);
 
 impl Directory for Known {
     fn zone(&self, client: &Client, transport: Transport) -> Option<Zone> {
         let (_, networks) = self.networks(client, transport)?;
-        let named = networks
-            .iter()
-            .map(|(name, (subnet, prefix), all)| (name.as_str(), *subnet, *prefix, all.as_slice()));
+        let named = networks.iter().map(|(network, all)| (network, all.as_slice()));
         Some(Zone::of(&named.collect::<Vec<_>>()))
     }
 
@@ -195,7 +192,7 @@ impl Directory for Known {
         let Some((id, networks)) = self.networks(client, transport) else { return Vec::new() };
         let is_internal = self
             .table()
-            .zip(networks.first().and_then(|(.., entries)| {
+            .zip(networks.first().and_then(|(_, entries)| {
                 let own = entries.iter().find(|entry| entry.id == id)?;
                 Slot::new(u16::try_from(own.slot).ok()?)
             }))

@@ -1,8 +1,9 @@
 //! The networks of several hosts that the agent of a host serves: what its threads share.
 //!
-//! Locks, in this order: `all`, `peers` of a network, `snapshot`, `others`.
+//! Locks, in this order: `all`, `peers` of a network, `snapshot`, `others`, `holders`.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
@@ -40,6 +41,16 @@ pub(super) struct Joined {
     /// The members that others were told of.
     pub(super) snapshot: Mutex<Vec<Remote>>,
     pub(super) others: Mutex<HashMap<PublicKey, Others>>,
+    pub(super) holders: Mutex<Holders>,
+}
+
+/// What is known of auxiliary addresses. While it is locked nobody gets one and nobody loses one.
+#[derive(Default)]
+pub(super) struct Holders {
+    /// The hosts whose members have them, but for this one.
+    pub(super) elsewhere: HashMap<Ipv4Addr, PublicKey>,
+    /// When others were told of one that a member of this host has announced.
+    pub(super) told: HashMap<Ipv4Addr, Instant>,
 }
 
 /// The members of another host.

@@ -1,5 +1,6 @@
 use super::forward;
 use super::server::{Answers, Client, Directory, Server};
+use crate::definition::Definition;
 use crate::dns::{Transport, Zone};
 use crate::members::Entry;
 use simple_dns::rdata::{A, RData};
@@ -89,7 +90,7 @@ fn zone(name: &str, last: u8) -> Zone {
         kind: crate::Kind::Names,
         since: 0,
     };
-    Zone::of(&[("lab", "10.0.0.0/24".parse().unwrap(), None, &[entry])])
+    Zone::of(&[(&Definition::of("lab", "10.0.0.0/24"), &[entry])])
 }
 
 pub(super) fn question(name: &str) -> Vec<u8> {

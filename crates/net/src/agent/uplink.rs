@@ -2,16 +2,18 @@
 //! the [switch](crate::switch) to the links of their network, and back.
 //!
 //! The slice of an address says which host has it, and what that host has told of its members,
-//! whether anybody is there. A host speaks for its own slice only: a frame with another's source
-//! address is dropped.
+//! whether anybody is there. A host speaks for its own slice only, and for the auxiliary addresses
+//! that it was the last to announce: a frame with another's source address is dropped.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::served::{Joined, Served};
 use crate::kind::Kind;
 use crate::locks::lock;
-use crate::peers::{PublicKey, Remote};
+use crate::peers::message::Claim;
+use crate::peers::{Message, PublicKey, Remote};
 use crate::slices;
 use crate::switch::frame::{self, Ranges};
 use crate::switch::{Switch, Uplink};
@@ -22,6 +24,9 @@ pub(super) struct ToOthers(pub(super) Arc<Served>);
 impl Uplink for ToOthers {
     fn has(&self, network: &str, address: Ipv4Addr) -> bool {
         let Some(joined) = self.0.joined_by_id(network) else { return false };
+        if is_auxiliary(&joined, address) {
+            return lock(&joined.holders).elsewhere.contains_key(&address);
+        }
         let view = joined.view();
         let Some(host) = view.list.owner(address) else { return false };
         let peers = joined.peers();
@@ -38,6 +43,13 @@ impl Uplink for ToOthers {
 
     fn carry(&self, network: &str, to: Option<Ipv4Addr>, frame: &[u8]) {
         let Some(joined) = self.0.joined_by_id(network) else { return };
+        if let Some(address) = to.filter(|to| is_auxiliary(&joined, *to)) {
+            let holder = lock(&joined.holders).elsewhere.get(&address).copied();
+            if let (Some(key), Some(peers)) = (holder, &*joined.peers()) {
+                peers.send_frame_to(&key, address, frame);
+            }
+            return;
+        }
         let all = match to {
             Some(to) => vec![to],
             // One member of each host: its switch hands the frame to the others.
@@ -49,6 +61,69 @@ impl Uplink for ToOthers {
                 peers.send_frame(to, frame);
             }
         }
+    }
+
+    fn announced(&self, network: &str, address: Ipv4Addr, take: &dyn Fn()) {
+        let Some(joined) = self.0.joined_by_id(network) else { return take() };
+        let mut holders = lock(&joined.holders);
+        let was_elsewhere = holders.elsewhere.remove(&address).is_some();
+        take();
+        let is_early = holders.told.get(&address).is_some_and(|told| told.elapsed() < OFTEN);
+        if is_early && !was_elsewhere {
+            return;
+        }
+        holders.told.insert(address, Instant::now());
+        drop(holders);
+        tell_all(&joined, &Message::Auxiliary { address, claim: Claim::New });
+    }
+
+    fn gone(&self, network: &str, address: Ipv4Addr) {
+        if let Some(joined) = self.0.joined_by_id(network) {
+            tell_all(&joined, &Message::Auxiliary { address, claim: Claim::Gone });
+        }
+    }
+}
+
+/// Others are not told more often of an address: messages wait in the links' queues, which a member
+/// that announces without end must not fill. Whoever announces does it several times.
+const OFTEN: Duration = Duration::from_millis(20);
+
+fn tell_all(joined: &Joined, message: &Message) {
+    for host in &joined.view().list.hosts {
+        joined.send(&host.key, message);
+    }
+}
+
+fn is_auxiliary(joined: &Joined, address: Ipv4Addr) -> bool {
+    let definition = joined.network.definition();
+    definition.auxiliary.values().any(|auxiliary| *auxiliary == address)
+}
+
+/// Another host says who has an auxiliary address. Other addresses belong to slices.
+pub(super) fn claimed(
+    switch: &Switch,
+    joined: &Joined,
+    key: &PublicKey,
+    (address, claim): (Ipv4Addr, Claim),
+) {
+    let is_listed = joined.view().list.position(key).is_some();
+    if !is_listed || !is_auxiliary(joined, address) {
+        return;
+    }
+    let id = joined.network.id();
+    let mut holders = lock(&joined.holders);
+    match claim {
+        Claim::New => {
+            holders.elsewhere.insert(address, *key);
+            switch.lost(id, address);
+        }
+        Claim::Old if !switch.held(id).contains(&address) => {
+            holders.elsewhere.entry(address).or_insert(*key);
+        }
+        Claim::Gone if holders.elsewhere.get(&address) == Some(key) => {
+            holders.elsewhere.remove(&address);
+        }
+        Claim::Old | Claim::Gone => {}
     }
 }
 
@@ -66,7 +141,14 @@ pub(super) fn deliver(switch: &Switch, joined: &Joined, key: &PublicKey, bytes: 
     let definition = joined.network.definition();
     let ranges = Ranges { subnet: definition.subnet, prefix: definition.ipv6 };
     let its = joined.view().list.position(key);
-    let is_its = |sender| its.is_some() && slices::owner(ranges.subnet, sender) == its;
+    let is_its = |sender| {
+        its.is_some()
+            && if is_auxiliary(joined, sender) {
+                lock(&joined.holders).elsewhere.get(&sender) == Some(key)
+            } else {
+                slices::owner(ranges.subnet, sender) == its
+            }
+    };
     if frame::sender(bytes, ranges.prefix).is_some_and(is_its) {
         switch.deliver(joined.network.id(), &ranges, bytes);
     }

@@ -5,6 +5,7 @@
 //! stays with `revoked = true`. Everything but an addition needs a higher *epoch*, by which hosts
 //! tell an old list from a new one.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -37,6 +38,9 @@ pub struct Host {
     /// The network has no way out; the same on all hosts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub internal: bool,
+    /// The network's auxiliary addresses, the same on all hosts.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub auxiliary: BTreeMap<String, Ipv4Addr>,
     /// It is in the network no more; nobody gets its slice.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub revoked: bool,
@@ -51,11 +55,16 @@ impl Host {
     /// Its entry in a list, as it is written in a file.
     pub fn entry(&self) -> String {
         let mut text = String::from("[[member]]\n");
-        let Self { name, address, port, key, subnet, ipv6, internal, revoked } = self;
+        let Self { name, address, port, key, subnet, ipv6, internal, auxiliary, revoked } = self;
         let _ = writeln!(text, "name = \"{name}\"\naddress = \"{address}\"\nport = {port}");
         let _ = writeln!(text, "key = \"{key}\"\nsubnet = \"{subnet}\"");
         if let Some(ipv6) = ipv6 {
             let _ = writeln!(text, "ipv6 = \"{ipv6}\"");
+        }
+        if !auxiliary.is_empty() {
+            let one = |(name, address): (&String, &Ipv4Addr)| format!("\"{name}\" = \"{address}\"");
+            let all: Vec<String> = auxiliary.iter().map(one).collect();
+            let _ = writeln!(text, "auxiliary = {{ {} }}", all.join(", "));
         }
         for (word, is_so) in [("internal", internal), ("revoked", revoked)] {
             if *is_so {
@@ -152,6 +161,12 @@ impl List {
                             in each entry, or in none";
                 return Err(wrong(at, why, hint));
             }
+            if host.auxiliary != first.auxiliary {
+                let why = format!("{} and {} differ in 'auxiliary'", first.name, host.name);
+                let hint = "all hosts have the same auxiliary addresses: make the network on one \
+                            host, and join its list on the others";
+                return Err(wrong(at, why, hint));
+            }
         }
         let most = slices::count(first.subnet);
         if self.hosts.len() > most {
@@ -227,6 +242,7 @@ mod tests {
             subnet: "100.80.0.0/24".parse().unwrap(),
             ipv6: None,
             internal: false,
+            auxiliary: BTreeMap::new(),
             revoked: false,
         }
     }
@@ -280,6 +296,13 @@ mod tests {
             (&|list| list.hosts[1].address = list.hosts[0].address, Some(1), "10.0.0.1:7370"),
             (&|list| list.hosts[1].subnet = "10.9.0.0/24".parse().unwrap(), Some(1), "differs"),
             (&|list| list.hosts[1].internal = true, Some(1), "differ in 'internal'"),
+            (
+                &|list| {
+                    list.hosts[1].auxiliary.insert("web".into(), [100, 80, 0, 254].into());
+                },
+                Some(1),
+                "differ in 'auxiliary'",
+            ),
             (&|list| list.hosts[1].ipv6 = "fd00::/64".parse().ok(), Some(1), "differ in 'ipv6'"),
             (
                 &|list| list.hosts[0].ipv6 = "fd00::/97".parse().ok(),

@@ -50,7 +50,7 @@ pub trait Handler: Send + Sync {
     fn up(&self, key: &PublicKey);
     /// It is down.
     fn down(&self, key: &PublicKey);
-    /// The host has said something: members, a question or an answer.
+    /// The host has said something: members, a question, an answer, or about an auxiliary address.
     fn message(&self, key: &PublicKey, message: Message);
     /// A frame for one of this host's members has come.
     fn frame(&self, key: &PublicKey, to: Ipv4Addr, frame: &[u8]) {
@@ -152,11 +152,13 @@ impl Peers {
     /// Sends a frame to the host whose slice has an address. Returns false if it was dropped,
     /// because there is no link, or its queue is full.
     pub fn send_frame(&self, to: Ipv4Addr, frame: &[u8]) -> bool {
-        if frame.len() > super::message::FRAME {
-            return false;
-        }
         let list = self.0.list();
-        let link = list.owner(to).and_then(|host| self.0.link(&host.key));
+        list.owner(to).is_some_and(|host| self.send_frame_to(&host.key, to, frame))
+    }
+
+    /// The same to a host whose member has this auxiliary address.
+    pub fn send_frame_to(&self, key: &PublicKey, to: Ipv4Addr, frame: &[u8]) -> bool {
+        let link = self.0.link(key).filter(|_| frame.len() <= super::message::FRAME);
         link.is_some_and(|link| link.send_frame(to, frame))
     }
 

@@ -79,6 +79,17 @@ pub enum Asked {
     },
 }
 
+/// What a host says of an auxiliary address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// A member of it has announced it: nobody else has it any more.
+    New,
+    /// A member of it has announced it some time ago. Whoever knows of another holder keeps to it.
+    Old,
+    /// The member that had it has gone.
+    Gone,
+}
+
 /// What is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
@@ -118,6 +129,13 @@ pub enum Message {
         /// What is answered.
         answer: Answer,
     },
+    /// Of an auxiliary address.
+    Auxiliary {
+        /// The address.
+        address: Ipv4Addr,
+        /// What is said of it.
+        claim: Claim,
+    },
     /// A frame of a network of packets.
     Frame {
         /// To which member.
@@ -135,6 +153,7 @@ mod kind {
     pub(super) const ASK: u8 = 5;
     pub(super) const TOLD: u8 = 6;
     pub(super) const FRAME: u8 = 7;
+    pub(super) const AUXILIARY: u8 = 8;
 }
 
 /// Bytes that are no message.
@@ -181,6 +200,7 @@ impl Message {
             Self::Members { .. } => kind::MEMBERS,
             Self::Ask { .. } => kind::ASK,
             Self::Told { .. } => kind::TOLD,
+            Self::Auxiliary { .. } => kind::AUXILIARY,
             Self::Frame { to, frame } => return frame_bytes(*to, frame),
         };
         let mut out = start(kind, 64);
@@ -207,6 +227,14 @@ impl Message {
             Self::Told { id, answer } => {
                 out.extend(id.to_le_bytes());
                 put_answer(&mut out, *answer);
+            }
+            Self::Auxiliary { address, claim } => {
+                out.extend(address.octets());
+                out.push(match claim {
+                    Claim::New => 1,
+                    Claim::Old => 2,
+                    Claim::Gone => 3,
+                });
             }
         }
         finish(out)
@@ -346,6 +374,9 @@ impl Reader<'_> {
             }
             kind::ASK => Message::Ask { id: self.word()?, asked: self.asked()? },
             kind::TOLD => Message::Told { id: self.word()?, answer: self.answer()? },
+            kind::AUXILIARY => {
+                Message::Auxiliary { address: self.address()?, claim: self.claim()? }
+            }
             kind::FRAME => {
                 let to = self.address()?;
                 let frame = std::mem::take(&mut self.0).to_vec();
@@ -379,6 +410,15 @@ impl Reader<'_> {
 
     fn address(&mut self) -> Result<Ipv4Addr, Bad> {
         self.chunk::<4>().map(Ipv4Addr::from)
+    }
+
+    fn claim(&mut self) -> Result<Claim, Bad> {
+        match self.byte()? {
+            1 => Ok(Claim::New),
+            2 => Ok(Claim::Old),
+            3 => Ok(Claim::Gone),
+            _ => Err(Bad::Form),
+        }
     }
 
     fn place(&mut self) -> Result<SocketAddrV4, Bad> {

@@ -59,6 +59,8 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         text().prop_map(Message::Bye),
         Just(Message::Ping),
+        (address(), prop_oneof![Just(Claim::New), Just(Claim::Old), Just(Claim::Gone)])
+            .prop_map(|(address, claim)| Message::Auxiliary { address, claim }),
         (any::<u16>(), any::<bool>(), vec(remote(), 0..9))
             .prop_map(|(part, last, members)| Message::Members { part, last, members }),
         (any::<u64>(), asked()).prop_map(|(id, asked)| Message::Ask { id, asked }),

@@ -90,6 +90,7 @@ impl Side {
             subnet: "100.80.0.0/24".parse().unwrap(),
             ipv6: None,
             internal: false,
+            auxiliary: [].into(),
             revoked: false,
         }
     }

@@ -84,6 +84,29 @@ pub fn is_arp(frame: &[u8]) -> bool {
     kind(frame).is_some_and(|(kind, _)| kind == KIND_ARP)
 }
 
+/// The IPv4 address that the sender of a frame with its header writes as its own: into a packet, or
+/// into a message of ARP.
+pub fn speaker(frame: &[u8]) -> Option<Ipv4Addr> {
+    match kind(frame)? {
+        (KIND_IP, body) => destination(body).map(|(from, _)| from),
+        (KIND_ARP, body) => arp(body).map(|message| message.sender),
+        _ => None,
+    }
+}
+
+/// The address that a frame with its header announces: a message of ARP that asks its sender's own
+/// address, or answers so (RFC 5227, section 3; RFC 5944, section 4.6).
+pub fn announced(frame: &[u8]) -> Option<Ipv4Addr> {
+    let message = kind(frame).filter(|(kind, _)| *kind == KIND_ARP).and_then(|(_, body)| arp(body));
+    message.filter(|message| message.sender == message.target).map(|message| message.sender)
+}
+
+/// A frame in parts whose ethernet destination is that of a member, whatever it was.
+pub fn readdressed<'f>(frame: &'f [u8], to: &'f [u8; 6]) -> [&'f [u8]; 3] {
+    let (before, after) = frame.split_at(HEADER.min(frame.len()));
+    [before, to, after.get(to.len()..).unwrap_or_default()]
+}
+
 /// The answer to a question of `sender` for the ethernet address of a member; `None` if the frame
 /// is none.
 pub fn answer(frame: &[u8], asked: Ipv4Addr, sender: Ipv4Addr) -> Option<Vec<u8>> {
@@ -126,21 +149,32 @@ fn address(bytes: &[u8], at: usize) -> Option<Ipv4Addr> {
     Some(four.into())
 }
 
+/// A message of ARP.
+struct Arp {
+    is_request: bool,
+    sender: Ipv4Addr,
+    target: Ipv4Addr,
+}
+
+/// Reads one for ethernet and IPv4.
+fn arp(message: &[u8]) -> Option<Arp> {
+    // The kinds of addresses, and their lengths.
+    const FORM: [u8; 6] = [0, 1, 8, 0, 6, 4];
+    let message = message.get(..ARP).filter(|message| message[..6] == FORM)?;
+    let is_request = message[6..8] == REQUEST.to_be_bytes();
+    Some(Arp { is_request, sender: address(message, 14)?, target: address(message, 24)? })
+}
+
 /// A question for the address of a member other than the one that asks. A member that asks for its
 /// own wants to know whether anybody else has it.
-fn question(message: &[u8], subnet: Subnet, sender: Ipv4Addr) -> Route {
-    // Ethernet and IPv4, with the lengths of their addresses.
-    const FORM: [u8; 6] = [0, 1, 8, 0, 6, 4];
-    let Some(message) = message.get(..ARP) else { return Route::Nowhere };
-    let is_request = message[..6] == FORM && message[6..8] == REQUEST.to_be_bytes();
-    match (address(message, 14), address(message, 24)) {
-        (Some(from), Some(asked))
-            if is_request
-                && (from == sender || from.is_unspecified())
-                && subnet.contains(asked)
-                && asked != sender =>
+fn question(message: &[u8], subnet: Subnet, own: Ipv4Addr) -> Route {
+    match arp(message) {
+        Some(Arp { is_request: true, sender, target })
+            if (sender == own || sender.is_unspecified())
+                && subnet.contains(target)
+                && target != own =>
         {
-            Route::Question(asked)
+            Route::Question(target)
         }
         _ => Route::Nowhere,
     }
@@ -229,6 +263,25 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn announcements_are_questions_and_answers_about_oneself() {
+        let question = asks(WEB, WEB);
+        let mut answer = question.clone();
+        answer[HEADER + ETHERNET + 7] = REPLY as u8;
+        for frame in [&question, &answer] {
+            assert_eq!((announced(frame), speaker(frame)), (Some(WEB), Some(WEB)));
+            assert_eq!(announced(&frame[..frame.len() - 1]), None);
+        }
+        assert_eq!((announced(&asks(DB, WEB)), speaker(&asks(DB, WEB))), (None, Some(DB)));
+        assert_eq!(announced(&packet(DB, DB, &[])), None);
+        assert_eq!(speaker(&packet(DB, WEB, &[])), Some(DB));
+        let frame = packet(DB, WEB, &[7]);
+        let own = ethernet(WEB);
+        let whole = readdressed(&frame, &own).concat();
+        assert_eq!(whole[HEADER..HEADER + 6], own);
+        assert_eq!((whole.len(), &whole[HEADER + 6..]), (frame.len(), &frame[HEADER + 6..]));
+    }
+
+    #[test]
     fn what_is_cut_off_goes_nowhere() {
         for whole in [packet(DB, WEB, &[]), asks(DB, WEB)] {
             assert_ne!(route(&whole, &lab(), DB), Route::Nowhere);
@@ -254,6 +307,7 @@ pub(crate) mod tests {
                 Route::All | Route::Outside | Route::Nowhere => {}
             }
             let _ = (answer(&frame, WEB, DB), sender(&frame, None), route(&bytes, &lab(), DB));
+            let _ = (announced(&frame), speaker(&frame), readdressed(&bytes, &ethernet(DB)));
         }
 
         /// The same with headers of which any byte is another.

@@ -8,7 +8,10 @@
 //!
 //! - Frames keep the kernel's header ([`frame::HEADER`]), so pieces of TCP of up to 64 kB pass as
 //!   one, and no checksum is computed between two members of a host.
-//! - A frame whose source is not its sender's address is dropped: no member speaks for another.
+//! - A frame whose source is not an address of its sender is dropped: no member speaks for another.
+//! - A network's auxiliary addresses are of no member. The one that announces one by ARP, as
+//!   `keepalived` and `arping -A` do, has it until another one announces it. Their ethernet address
+//!   stays the same, whoever has them, so that nobody has to learn anything.
 //! - Nothing is queued here. A port that takes no frame loses it, as a full line would; TCP sends
 //!   it again.
 //! - A few threads wait for all ports ([`Switch::start`]). A port is read by one of them at a time,
@@ -59,6 +62,11 @@ pub trait Uplink: Send + Sync {
     fn has(&self, network: &str, address: Ipv4Addr) -> bool;
     /// Carries a frame with its header to the member with an address, or to all (`None`).
     fn carry(&self, network: &str, to: Option<Ipv4Addr>, frame: &[u8]);
+    /// A member of this host has announced an auxiliary address. Nobody elsewhere has it any more
+    /// when `take` is called, once, which gives it to the member.
+    fn announced(&self, network: &str, address: Ipv4Addr, take: &dyn Fn());
+    /// The member of this host that had an auxiliary address has gone.
+    fn gone(&self, network: &str, address: Ipv4Addr);
 }
 
 /// Where a port belongs.
@@ -70,6 +78,8 @@ pub struct Place {
     pub address: Ipv4Addr,
     /// The network's addresses.
     pub ranges: Ranges,
+    /// Its auxiliary addresses.
+    pub auxiliary: Vec<Ipv4Addr>,
 }
 
 /// A network with its members on this host.
@@ -77,6 +87,46 @@ pub struct Place {
 struct Network {
     id: String,
     members: RwLock<HashMap<Ipv4Addr, Arc<Port>>>,
+    /// Who has auxiliary addresses.
+    holders: RwLock<HashMap<Ipv4Addr, Arc<Port>>>,
+}
+
+impl Network {
+    fn member(&self, address: Ipv4Addr) -> Option<Arc<Port>> {
+        read(&self.members).get(&address).cloned()
+    }
+
+    fn holder(&self, address: Ipv4Addr) -> Option<Arc<Port>> {
+        read(&self.holders).get(&address).cloned()
+    }
+
+    /// Takes all addresses from a holder; which it had.
+    fn release(&self, number: u64) -> Vec<Ipv4Addr> {
+        let mut holders = write(&self.holders);
+        holders
+            .extract_if(|_, holder| holder.number == number)
+            .map(|(address, _)| address)
+            .collect()
+    }
+
+    /// All ports but one.
+    fn all(&self, but: u64) -> Vec<Arc<Port>> {
+        read(&self.members).values().filter(|port| port.number != but).cloned().collect()
+    }
+
+    /// Hands a frame to the member that has an address. Returns false if none has.
+    fn hand(&self, to: Ipv4Addr, frame: &[u8]) -> bool {
+        if let Some(port) = self.member(to) {
+            port.send(frame);
+            return true;
+        }
+        let Some(port) = self.holder(to).filter(|_| frame::is_ipv4(frame)) else { return false };
+        // Its device takes frames for its own ethernet address.
+        let own = frame::ethernet(port.address);
+        let parts = frame::readdressed(frame, &own).map(io::IoSlice::new);
+        let _ = rustix::io::retry_on_intr(|| rustix::io::writev(&*port.device, &parts));
+        true
+    }
 }
 
 /// A member's line.
@@ -86,6 +136,7 @@ struct Port {
     network: Arc<Network>,
     address: Ipv4Addr,
     ranges: Ranges,
+    auxiliary: Vec<Ipv4Addr>,
     device: Arc<OwnedFd>,
     failures: AtomicU64,
     /// The way out, if it leads from here.
@@ -96,6 +147,18 @@ impl Port {
     /// Hands a frame to the member, unless its device takes none now.
     fn send(&self, frame: &[u8]) {
         let _ = rustix::io::retry_on_intr(|| rustix::io::write(&*self.device, frame));
+    }
+
+    /// The address for which a frame of this port speaks: an auxiliary one that it has, or its own.
+    fn speaks_as(&self, frame: &[u8]) -> Ipv4Addr {
+        let auxiliary = || frame::speaker(frame).filter(|from| self.auxiliary.contains(from));
+        let has = |from: &Ipv4Addr| {
+            self.network.holder(*from).is_some_and(|holder| holder.number == self.number)
+        };
+        if self.auxiliary.is_empty() {
+            return self.address;
+        }
+        auxiliary().filter(has).unwrap_or(self.address)
     }
 }
 
@@ -147,15 +210,19 @@ impl Switch {
     /// # Errors
     /// Those of epoll(7): the descriptor is none of a device.
     pub fn add(&self, place: Place, device: OwnedFd) -> io::Result<u64> {
-        let Place { network, address, ranges } = place;
+        let Place { network, address, ranges, auxiliary } = place;
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let failures = AtomicU64::new(0);
         // Locked until the member is in it: an empty one is removed.
         let mut networks = write(&self.networks);
-        let new = || Arc::new(Network { id: network.clone(), members: RwLock::default() });
+        let new = || {
+            let (members, holders) = (RwLock::default(), RwLock::default());
+            Arc::new(Network { id: network.clone(), members, holders })
+        };
         let network = Arc::clone(networks.entry(network.clone()).or_insert_with(new));
         let (device, gate) = (Arc::new(device), OnceLock::new());
-        let port = Arc::new(Port { number, network, address, ranges, device, failures, gate });
+        let port = Port { number, network, address, ranges, auxiliary, device, failures, gate };
+        let port = Arc::new(port);
         write(&self.ports).insert(number, Arc::clone(&port));
         write(&port.network.members).insert(address, Arc::clone(&port));
         drop(networks);
@@ -190,6 +257,12 @@ impl Switch {
         if let Some(gate) = port.gate.get() {
             gate.close();
         }
+        let gone = port.network.release(number);
+        if let Some(uplink) = self.uplink.get() {
+            for address in gone {
+                uplink.gone(&port.network.id, address);
+            }
+        }
         let mut networks = write(&self.networks);
         let mut members = write(&port.network.members);
         if members.get(&port.address).is_some_and(|there| there.number == number) {
@@ -197,6 +270,19 @@ impl Switch {
         }
         if members.is_empty() {
             networks.remove(&port.network.id);
+        }
+    }
+
+    /// The auxiliary addresses that members of this host have in a network.
+    pub fn held(&self, network: &str) -> Vec<Ipv4Addr> {
+        let network = read(&self.networks).get(network).cloned();
+        network.map(|network| read(&network.holders).keys().copied().collect()).unwrap_or_default()
+    }
+
+    /// A member of another host has announced an auxiliary address: no one here has it any more.
+    pub fn lost(&self, network: &str, address: Ipv4Addr) {
+        if let Some(network) = read(&self.networks).get(network).cloned() {
+            write(&network.holders).remove(&address);
         }
     }
 
@@ -218,12 +304,10 @@ impl Switch {
         let (Some(network), Some(sender)) = (found, sender) else { return };
         match frame::route(bytes, ranges, sender) {
             Route::Member(to) => {
-                if let Some(port) = member(&network, to) {
-                    port.send(bytes);
-                }
+                network.hand(to, bytes);
             }
             Route::All => {
-                for port in all(&network, 0) {
+                for port in network.all(0) {
                     port.send(bytes);
                 }
             }
@@ -255,7 +339,7 @@ impl Switch {
     }
 
     /// Forwards what a port has; whether it is still of use.
-    fn drain(&self, port: &Port, buffer: &mut [u8]) -> bool {
+    fn drain(&self, port: &Arc<Port>, buffer: &mut [u8]) -> bool {
         for _ in 0..TURN {
             match rustix::io::read(&*port.device, &mut *buffer) {
                 // A socket whose other end is closed.
@@ -282,10 +366,35 @@ impl Switch {
         true
     }
 
-    fn forward(&self, port: &Port, bytes: &[u8]) {
+    /// A member has announced an address: it has it now, if it is an auxiliary one. Whether it is.
+    fn announce(&self, port: &Arc<Port>, address: Ipv4Addr) -> bool {
+        if !port.auxiliary.contains(&address) {
+            return false;
+        }
+        let take = || drop(write(&port.network.holders).insert(address, Arc::clone(port)));
+        match self.uplink.get() {
+            Some(uplink) => uplink.announced(&port.network.id, address, &take),
+            None => take(),
+        }
+        // It may have been removed meanwhile.
+        if !read(&self.ports).contains_key(&port.number) {
+            port.network.release(port.number);
+        }
+        true
+    }
+
+    fn forward(&self, port: &Arc<Port>, bytes: &[u8]) {
         let (network, uplink) = (&port.network, self.uplink.get());
-        let gate_at = |address| port.gate.get().filter(|gate| gate.gateway == address);
-        match frame::route(bytes, &port.ranges, port.address) {
+        if let Some(address) = frame::announced(bytes)
+            && self.announce(port, address)
+        {
+            return;
+        }
+        let sender = port.speaks_as(bytes);
+        // Only a member's own address leads out.
+        let gate = port.gate.get().filter(|_| sender == port.address);
+        let gate_at = |address| gate.filter(|gate| gate.gateway == address);
+        match frame::route(bytes, &port.ranges, sender) {
             // The gateway has no IPv6 address: nothing of IPv6 leads out.
             Route::Member(to)
                 if let Some(gate) = gate_at(to)
@@ -294,17 +403,17 @@ impl Switch {
                 gate.take(bytes);
             }
             Route::Outside => {
-                if let Some(gate) = port.gate.get() {
+                if let Some(gate) = gate {
                     gate.take(bytes);
                 }
             }
-            Route::Member(to) => match (member(network, to), uplink) {
-                (Some(other), _) => other.send(bytes),
-                (None, Some(uplink)) => uplink.carry(&network.id, Some(to), bytes),
-                (None, None) => {}
-            },
+            Route::Member(to) => {
+                if let (false, Some(uplink)) = (network.hand(to, bytes), uplink) {
+                    uplink.carry(&network.id, Some(to), bytes);
+                }
+            }
             Route::All => {
-                for other in all(network, port.number) {
+                for other in network.all(port.number) {
                     other.send(bytes);
                 }
                 if let Some(uplink) = uplink {
@@ -313,8 +422,12 @@ impl Switch {
             }
             Route::Question(asked) => {
                 let is_elsewhere = || uplink.is_some_and(|uplink| uplink.has(&network.id, asked));
-                let is_gateway = gate_at(asked).is_some() && frame::is_arp(bytes);
-                if (is_gateway || member(network, asked).is_some() || is_elsewhere())
+                let is_arp = frame::is_arp(bytes);
+                let is_gateway = is_arp && gate_at(asked).is_some();
+                let is_here = || network.member(asked).or_else(|| network.holder(asked)).is_some();
+                // There are no auxiliary addresses of IPv6.
+                let may_be = is_arp || !port.auxiliary.contains(&asked);
+                if (is_gateway || may_be && (is_here() || is_elsewhere()))
                     && let Some(answer) = frame::answer(bytes, asked, port.address)
                 {
                     port.send(&answer);
@@ -327,12 +440,3 @@ impl Switch {
 
 /// What a port is waited for: frames, and until it has been read by one thread.
 const WANTED: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
-
-fn member(network: &Network, address: Ipv4Addr) -> Option<Arc<Port>> {
-    read(&network.members).get(&address).cloned()
-}
-
-/// All ports of a network but one.
-fn all(network: &Network, but: u64) -> Vec<Arc<Port>> {
-    read(&network.members).values().filter(|port| port.number != but).cloned().collect()
-}

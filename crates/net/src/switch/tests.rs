@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 const DB: Ipv4Addr = Ipv4Addr::new(100, 80, 0, 2);
 const WEB: Ipv4Addr = Ipv4Addr::new(100, 80, 0, 3);
 const FAR: Ipv4Addr = Ipv4Addr::new(100, 80, 0, 9);
+const VIP: Ipv4Addr = Ipv4Addr::new(100, 80, 0, 250);
 
 /// A member whose device is one end of a pair of sockets.
 struct Member {
@@ -21,7 +22,8 @@ impl Member {
         let (device, port) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
                 .unwrap();
-        let place = Place { network: network.into(), address, ranges: six::lab() };
+        let (network, auxiliary) = (network.to_owned(), vec![VIP]);
+        let place = Place { network, address, ranges: six::lab(), auxiliary };
         Self { device, number: switch.add(place, port).unwrap() }
     }
 
@@ -105,6 +107,60 @@ fn broadcasts_reach_all_others_of_the_network() {
 }
 
 #[test]
+fn an_auxiliary_address_is_of_the_one_that_has_announced_it_last() {
+    let switch = Switch::start().unwrap();
+    let [db, web, far] = [DB, WEB, FAR].map(|address| Member::new(&switch, "lab", address));
+    let to = |from, to, byte| packet(from, to, &[byte]);
+    let readdressed = |frame: &[u8], own| frame::readdressed(frame, &frame::ethernet(own)).concat();
+    // Nobody has it, and an address of a member, or of nobody, cannot be announced.
+    web.send(&asks(DB, DB));
+    web.send(&asks(Ipv4Addr::new(100, 80, 0, 77), Ipv4Addr::new(100, 80, 0, 77)));
+    db.send(&asks(DB, VIP));
+    db.send(&to(DB, VIP, 1));
+    db.send(&to(DB, WEB, 2));
+    assert_eq!(web.gets(), to(DB, WEB, 2));
+    web.send(&asks(WEB, DB));
+    assert_eq!(web.gets(), frame::answer(&asks(WEB, DB), DB, WEB).unwrap());
+    assert_eq!((db.now(), switch.held("lab")), (None, vec![]));
+    for (member, own, other) in [(&web, WEB, &far), (&far, FAR, &web)] {
+        member.send(&asks(VIP, VIP));
+        // What a member says is in its order.
+        member.send(&to(VIP, DB, 3));
+        assert_eq!(db.gets(), to(VIP, DB, 3));
+        db.send(&asks(DB, VIP));
+        assert_eq!(db.gets(), frame::answer(&asks(DB, VIP), VIP, DB).unwrap());
+        db.send(&to(DB, VIP, 4));
+        assert_eq!(member.gets(), readdressed(&to(DB, VIP, 4), own));
+        // It asks with it, and keeps its own.
+        member.send(&asks(VIP, DB));
+        assert_eq!(member.gets(), frame::answer(&asks(VIP, DB), DB, VIP).unwrap());
+        member.send(&to(own, DB, 5));
+        assert_eq!(db.gets(), to(own, DB, 5));
+        // No other member speaks for it.
+        let others = if own == WEB { FAR } else { WEB };
+        other.send(&to(VIP, DB, 6));
+        other.send(&to(others, DB, 7));
+        assert_eq!(db.gets(), to(others, DB, 7));
+        db.send(&to(DB, VIP, 8));
+        assert_eq!(member.gets(), readdressed(&to(DB, VIP, 8), own));
+        // There is none of IPv6.
+        db.send(&six::asks(DB, VIP));
+        db.send(&six::packet(DB, VIP, &[9]));
+        db.send(&to(DB, own, 10));
+        assert_eq!(member.gets(), to(DB, own, 10));
+        assert_eq!((db.now(), other.now(), switch.held("lab")), (None, None, vec![VIP]));
+    }
+    switch.lost("lab", VIP);
+    assert!(switch.held("lab").is_empty());
+    far.send(&asks(VIP, VIP));
+    far.send(&to(FAR, DB, 11));
+    assert_eq!(db.gets(), to(FAR, DB, 11));
+    assert_eq!(switch.held("lab"), [VIP]);
+    switch.remove(far.number);
+    assert!(switch.held("lab").is_empty());
+}
+
+#[test]
 fn ports_go_and_come_back() {
     let switch = Switch::start().unwrap();
     let db = Member::new(&switch, "lab", DB);
@@ -158,6 +214,17 @@ impl Uplink for &'static Wire {
         self.1.lock().unwrap().push(to);
         self.0.deliver(network, &six::lab(), frame);
     }
+
+    fn announced(&self, network: &str, address: Ipv4Addr, take: &dyn Fn()) {
+        assert_eq!((network, address), ("lab", VIP));
+        self.1.lock().unwrap().push(Some(address));
+        take();
+    }
+
+    fn gone(&self, network: &str, address: Ipv4Addr) {
+        assert_eq!((network, address), ("lab", VIP));
+        self.1.lock().unwrap().push(None);
+    }
 }
 
 #[test]
@@ -175,6 +242,14 @@ fn members_of_other_hosts_are_behind_the_uplink() {
     assert_eq!(far.gets(), packet(DB, Ipv4Addr::BROADCAST, &[9]));
     assert_eq!(web.gets(), packet(DB, Ipv4Addr::BROADCAST, &[9]));
     assert_eq!(*wire.1.lock().unwrap(), [Some(FAR), None]);
+    // Others are told who has an auxiliary address, and frames from there lead to it.
+    db.send(&asks(VIP, VIP));
+    db.send(&packet(DB, WEB, &[1]));
+    assert_eq!(web.gets(), packet(DB, WEB, &[1]));
+    assert_eq!(*wire.1.lock().unwrap(), [Some(FAR), None, Some(VIP)]);
+    here.deliver("lab", &six::lab(), &packet(FAR, VIP, &[2]));
+    let own = frame::ethernet(DB);
+    assert_eq!(db.gets(), frame::readdressed(&packet(FAR, VIP, &[2]), &own).concat());
     let far_away = packet(FAR, DB, &[1]);
     here.deliver("lab", &six::lab(), &far_away);
     assert_eq!(db.gets(), far_away);
@@ -185,4 +260,7 @@ fn members_of_other_hosts_are_behind_the_uplink() {
     assert_eq!(far.gets(), six::packet(DB, FAR, &[2]));
     here.deliver("lab", &six::lab(), &six::packet(FAR, DB, &[3]));
     assert_eq!(db.gets(), six::packet(FAR, DB, &[3]));
+    wire.1.lock().unwrap().clear();
+    here.remove(db.number);
+    assert_eq!(*wire.1.lock().unwrap(), [None], "the holder has gone");
 }

@@ -33,7 +33,7 @@ impl Container {
         let subnet = Subnet::around(WEB, 24).unwrap();
         let switch = switch();
         let network = LAST.fetch_add(1, Ordering::Relaxed).to_string();
-        let place = Place { network, address: WEB, ranges: six::lab() };
+        let place = Place { network, address: WEB, ranges: six::lab(), auxiliary: Vec::new() };
         let number = switch.add(place, port).unwrap();
         let near = vec![subnet, near.parse().unwrap()];
         switch.lead_out(number, Way { gateway: GATEWAY, near, published }).unwrap();
