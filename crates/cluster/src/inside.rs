@@ -84,13 +84,18 @@ fn address(place: &str) -> Option<SocketAddr> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Some((address, port).into());
     }
-    let hosts = std::fs::read_to_string("/etc/hosts").ok()?;
-    let names = |line: &str| {
+    addresses_of(host).first().map(|address| (*address, port).into())
+}
+
+/// The addresses that a name has in the hosts file (hosts(5)).
+pub(crate) fn addresses_of(name: &str) -> Vec<IpAddr> {
+    let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    let of = |line: &str| {
         let mut words = line.split('#').next()?.split_whitespace();
         let address: IpAddr = words.next()?.parse().ok()?;
-        words.any(|name| name == host).then_some(address)
+        words.any(|other| other == name).then_some(address)
     };
-    hosts.lines().find_map(names).map(|address| (address, port).into())
+    hosts.lines().filter_map(of).collect()
 }
 
 fn answered(place: &str, path: &str) -> Result<(), String> {

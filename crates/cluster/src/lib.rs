@@ -14,6 +14,7 @@
 //! | [`scale`] | how many containers a service has |
 //! | [`slurm`] | a Slurm whose nodes are containers |
 //! | [`spread`] | images from host to host |
+//! | [`vrrp`] | an address that moves between containers |
 //! | [`place`] | what a driver keeps of a cluster in the store, and its lock |
 //! | `clock` | hosts whose clock is wrong |
 //! | `digest` | the digest of a file |
@@ -46,6 +47,7 @@ pub mod shell;
 pub mod slurm;
 pub mod spec;
 pub mod spread;
+pub mod vrrp;
 pub mod wire;
 
 pub use error::{Error, Result};

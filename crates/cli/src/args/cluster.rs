@@ -289,6 +289,26 @@ pub(crate) struct ClusterProbeArgs {
     pub place: String,
 }
 
+/// `cluster vrrp`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterVrrpArgs {
+    /// Of containers that begin at once the one with the highest has the address: 1 to 254
+    #[arg(long, value_name = "NUMBER", default_value_t = 100,
+          value_parser = clap::value_parser!(u8).range(1..=254))]
+    pub priority: u8,
+    /// Auxiliary address of the network
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// The command that needs it
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub command: Vec<String>,
+}
+
 /// `cluster spread`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterSpreadArgs {

@@ -25,7 +25,7 @@ use sys::event::{MaskGuard, SignalFd, SignalSet};
 use crate::args::cluster::{
     ClusterAgentArgs, ClusterDoorArgs, ClusterDownArgs, ClusterExplainArgs, ClusterFilesArgs,
     ClusterIdleArgs, ClusterMeetArgs, ClusterProbeArgs, ClusterSpreadArgs, ClusterStatusArgs,
-    ClusterUpArgs, Which,
+    ClusterUpArgs, ClusterVrrpArgs, Which,
 };
 use crate::commands::batch;
 use crate::context::Context;
@@ -290,6 +290,11 @@ pub(crate) fn probe(_: &Context, args: &ClusterProbeArgs) -> Result<Exit, Report
     })?;
     probe.until(within)?;
     Ok(Exit::OK)
+}
+
+/// `cluster vrrp`.
+pub(crate) fn vrrp(_: &Context, args: &ClusterVrrpArgs) -> Result<Exit, Report> {
+    Ok(Exit(cluster::vrrp::run(&args.name, args.priority, &args.command)?))
 }
 
 fn name(which: &Which) -> Result<String, Report> {

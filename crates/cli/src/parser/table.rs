@@ -647,6 +647,13 @@ coracle cluster cp job node1:/job/out node2:/job/in"
         "Wait until a service takes connections, or answers"
     ),
     command!(
+        "cluster vrrp",
+        Internal,
+        cluster::ClusterVrrpArgs,
+        commands::cluster::vrrp,
+        "Run a command beside keepalived, which has an auxiliary address of the network"
+    ),
+    command!(
         "volume create",
         Space,
         system::VolumeCreateArgs,

@@ -61,6 +61,11 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
             suite.case(format!("{}::{name}", world.label), move || world.try_out(*case));
         }
     }
+    for (name, case) in web::PACKETS {
+        for world in stage.worlds.iter().filter(|world| world.label == "allowed") {
+            suite.case(format!("{}::{name}", world.label), move || world.try_out(*case));
+        }
+    }
     let (name, case) = inside::USERS;
     for world in stage.worlds.iter().filter(|world| !world.is_whole) {
         suite.case(format!("{}::{name}", world.label), move || world.try_out(case));

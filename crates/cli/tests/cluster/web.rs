@@ -26,6 +26,9 @@ pub(crate) const CASES: &[Case] = &[
     ("refused", refused),
 ];
 
+/// The same for a network of packets.
+pub(crate) const PACKETS: &[Case] = &[("pair_moves", pair_moves)];
+
 /// How long a change may take on a busy machine.
 const LONG: Duration = Duration::from_mins(1);
 
@@ -117,13 +120,13 @@ fn ask(kept: &mut Option<BufReader<TcpStream>>, port: u16) -> Result<(), String>
     };
     let request = b"GET / HTTP/1.1\r\nHost: site\r\n\r\n";
     stream.get_mut().write_all(request).map_err(text)?;
-    let (mut line, mut length, mut is_good) = (String::new(), 0, false);
+    let (mut line, mut length, mut head) = (String::new(), 0, String::new());
     loop {
         line.clear();
         if stream.read_line(&mut line).map_err(text)? == 0 {
             return Err("the connection is closed".to_owned());
         }
-        is_good |= line.starts_with("HTTP/1.1 200 ");
+        head += &line;
         if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
             length = value.trim().parse().map_err(|_| line.clone())?;
         }
@@ -133,7 +136,10 @@ fn ask(kept: &mut Option<BufReader<TcpStream>>, port: u16) -> Result<(), String>
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).map_err(text)?;
-    if is_good { Ok(()) } else { Err(String::from_utf8_lossy(&body).into_owned()) }
+    if head.starts_with("HTTP/1.1 200 ") {
+        return Ok(());
+    }
+    Err(format!("{head:?} {:?}", String::from_utf8_lossy(&body)))
 }
 
 /// More containers and fewer while requests come; a balancer that is killed knows all of them.
@@ -199,6 +205,54 @@ fn pair(lab: &Lab<'_>) -> Outcome {
     });
     answered_by(port(1), &["web-1", "web-2", "web-3"]);
     answered_by(port(2), &["web-1", "web-2", "web-3"]);
+    lab.cluster("down", &[]).ok();
+    Ok(())
+}
+
+/// Two balancers between which an address moves: clients that know the service's name alone go on
+/// when either is killed, and the address stays where it has moved to.
+fn pair_moves(lab: &Lab<'_>) -> Outcome {
+    let image = lab.servers()?;
+    let text = site(image, 0, "2");
+    let text = text.replace("127.0.0.1:0:80", "80");
+    let text = text.replace("by = \"haproxy\"", "by = \"haproxy\", pair = true");
+    lab.file(&format!("network = \"overlay\"{text}"));
+    let up = lab.cluster("up", &["-d"]);
+    assert!(up.ok().err().contains("leads to the balancer that has its address"), "{up:?}");
+    let shell = |container: &str, script: &str| lab.run(&["exec", container, "sh", "-c", script]);
+    // Who asks many times a second, and says what was not answered and when all was well again.
+    let asks = "last=; until [ -e /over ]; do \
+                if curl -sS -m 1 http://web/ >/tmp/page 2>/tmp/why; then now=good; else now=bad; fi; \
+                [ $now = \"$last\" ] || echo $now; last=$now; sleep 0.05; done >/asked";
+    lab.run(&["exec", "-d", "site-web-1", "sh", "-c", asks]).ok();
+    let holders = || {
+        let has = |number: &u32| {
+            let name = format!("site-web-balance-{number}");
+            shell(&name, "hostname -I | grep -qw $(getent hosts web | cut -d ' ' -f 1)").code() == 0
+        };
+        (1..=2).filter(has).collect::<Vec<u32>>()
+    };
+    let asked = || shell("site-web-1", "tail -n 1 /asked").out();
+    assert!(until(LONG, || (asked() == "good\n").then_some(())).is_some(), "{}", asked());
+    for _ in 0..2 {
+        let one = until(LONG, || Some(holders()).filter(|all| all.len() == 1)).expect("a holder");
+        let name = format!("site-web-balance-{}", one[0]);
+        let pid = lab.run(&["inspect", "--format", "{{.State.Pid}}", &name]).ok().out();
+        lab.script(&format!("kill -9 {pid}")).ok();
+        let other = [3 - one[0]];
+        let back = || shell(&name, "curl -sS http://localhost/").out().starts_with("web-");
+        let moved = until(LONG, || (holders() == other && back()).then_some(()));
+        assert!(moved.is_some(), "{:?}, {}", holders(), shell("site-web-1", "cat /asked").out());
+        let good = until(LONG, || (asked() == "good\n").then_some(()));
+        assert!(good.is_some(), "{}", shell("site-web-1", "cat /asked").out());
+        // One that is back for longer than it takes to miss the other leaves it the address.
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!(holders(), other);
+        let page = shell("site-web-2", "curl -sS http://web/");
+        assert!(page.ok().out().starts_with("web-"), "{page:?}");
+    }
+    shell("site-web-1", "touch /over").ok();
+    lab.cluster("scale", &["web=3"]).ok();
     lab.cluster("down", &[]).ok();
     Ok(())
 }

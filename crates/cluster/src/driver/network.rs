@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// Has the network on a host. Returns whether it was made.
 pub(super) fn create(at: &At<'_>, create: &[String]) -> Result<bool> {
     if is_own(at.plan, "network", &at.plan.cluster, at.host)? {
-        return Ok(false);
+        return has_addresses(at, create).map(|()| false);
     }
     let done = at.run(create)?;
     let what = || {
@@ -21,6 +21,21 @@ pub(super) fn create(at: &At<'_>, create: &[String]) -> Result<bool> {
         }
     };
     if done.is_good() { Ok(true) } else { Err(failed(what(), create, &done)) }
+}
+
+/// Fails if a network that is there lacks an address that it would have been made with.
+fn has_addresses(at: &At<'_>, create: &[String]) -> Result<()> {
+    let mut wanted = create.windows(2).filter(|pair| pair[0] == "--aux-address");
+    let Some(first) = wanted.next() else { return Ok(()) };
+    let words = ["network", "inspect", "--format", "{{json .IPAM.Config}}", &at.plan.cluster];
+    let there = at.run(&super::at::words(&words))?.text();
+    let lacks = |pair: &[String]| !there.contains(&format!("{:?}:", pair[1]));
+    let Some(pair) = std::iter::once(first).chain(wanted).find(|pair| lacks(pair)) else {
+        return Ok(());
+    };
+    let fact = format!("the cluster's network has no address for {}", pair[1]);
+    let hint = format!("coracle cluster down {}, and call 'up' again", at.plan.cluster);
+    Err(Error::new(fact).with_hint(hint))
 }
 
 /// Makes the network of each host one: collects each host's entry for the list, and gives the list

@@ -1,5 +1,7 @@
 //! Balancers: containers before those of a service, which have its name in the network and its
-//! published ports. What they balance has only names with a number there.
+//! published ports. What they balance has only names with a number there. A pair in a network of
+//! packets has an address, which the service's name leads to and which one of the two has
+//! ([`crate::vrrp`]).
 
 use std::time::Duration;
 
@@ -8,10 +10,13 @@ use super::{
     pair, service_site,
 };
 use crate::balance::{self, Front};
-use crate::spec::{Image, Service, Spec, balancers, units};
+use crate::spec::{Image, Network, Service, Spec, balancers, units};
 
 /// A balancer takes connections within so long.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Priorities are this less the balancer's number; see [`crate::vrrp`].
+const PRIORITIES: u32 = 101;
 
 /// The balancers of a service, as data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,8 +71,14 @@ fn directory(site: &Site, service: &Service) -> String {
     format!("{}/balance/{}", site.kept, service.name)
 }
 
+/// Whether a service has a pair of balancers between which an address moves.
+pub(super) fn moves(spec: &Spec, service: &Service) -> bool {
+    let is_pair = service.balance.as_ref().is_some_and(|balance| balance.pair);
+    is_pair && spec.network == Some(Network::Overlay)
+}
+
 /// In words: where clients find the balancers of a service of which there are two. Each has the
-/// published ports of its own host, since no address moves from one to the other.
+/// published ports of its own host.
 pub(crate) fn clients(spec: &Spec, sites: &[Site], service: &Service) -> Option<String> {
     let balancers = of(spec, sites, service)?.balancers;
     if balancers.len() < 2 {
@@ -93,13 +104,15 @@ pub(crate) fn clients(spec: &Spec, sites: &[Site], service: &Service) -> Option<
         published.iter().map(place).collect::<Vec<_>>()
     });
     let places: Vec<String> = places.collect();
-    let name = &service.name;
-    let from = if places.is_empty() {
-        format!("the name {name} in the network")
-    } else {
-        format!("{}, or the name {name} in the network", places.join(", "))
-    };
-    Some(format!("{name}: a client that gets no answer tries the other balancer: {from}"))
+    let (name, places) = (&service.name, places.join(", "));
+    let tries = "a client that gets no answer tries the other balancer";
+    let leads = "the name leads to the balancer that has its address";
+    Some(match (moves(spec, service), places.is_empty()) {
+        (false, true) => format!("{name}: {tries}: the name {name} in the network"),
+        (false, false) => format!("{name}: {tries}: {places}, or the name {name} in the network"),
+        (true, true) => format!("{name}: {leads}"),
+        (true, false) => format!("{name}: {leads}; outside of the network {tries}: {places}"),
+    })
 }
 
 /// The phases that put balancers before a service.
@@ -108,16 +121,18 @@ pub(super) fn phases(spec: &Spec, sites: &[Site], service: &Service) -> Vec<Phas
     let name = balancers(&service.name);
     let numbered = || (1..).zip(&balanced.balancers);
     let start = numbered().map(|(number, one)| start(spec, sites, service, (number, one)));
-    let ready = numbered().map(|(number, one)| {
+    let ready = |(number, one): (u32, &Balancer), host: &str| {
         let site = service_site(spec, sites, service, number);
         let port = balanced.front.ports.first().copied().unwrap_or_default();
         let words = ["cluster", "probe", "--within"].map(str::to_owned).into_iter();
-        let place = ["tcp".to_owned(), format!("{}:{port}", one.container)];
+        let place = ["tcp".to_owned(), format!("{host}:{port}")];
         let words = words.chain([units::spell(PATIENCE)]).chain(place);
         let by = ReadyBy::Trying(in_passing(spec, site, service.image.as_ref(), words));
         let act = Act::Ready { container: one.container.clone(), by, within: PATIENCE };
         Step { host: site.host.clone(), act }
-    });
+    };
+    let address = numbered().filter(|_| moves(spec, service)).map(|one| ready(one, &service.name));
+    let ready = numbered().map(|one| ready(one, &one.1.container)).chain(address);
     let containers: Vec<String> =
         balanced.balancers.iter().map(|one| one.container.clone()).collect();
     let phase = |name: String, steps: Vec<Step>| Phase { name, steps };
@@ -143,8 +158,10 @@ fn start(
     let site = service_site(spec, sites, service, number);
     let name = balancers(&service.name);
     let own = format!("{name}-{number}");
-    let mut words =
-        beginning(spec, &balancer.container, [&own, &service.name], (SERVICE_LABEL, &name));
+    let moves = moves(spec, service);
+    // The service's name leads to both, or to the address that one of them has.
+    let alias = if moves { &own } else { &service.name };
+    let mut words = beginning(spec, &balancer.container, [&own, alias], (SERVICE_LABEL, &name));
     words.extend(pair("--restart", "always"));
     // The file is the user's own, and the image may name another one.
     words.extend(pair("--user", "0"));
@@ -152,8 +169,17 @@ fn start(
     words.extend(pair("-v", &format!("{}:{target}:ro", directory(site, service))));
     words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", site.program)));
     words.extend(service.publish.iter().flat_map(|text| pair("-p", text)));
-    words.extend(pair("--entrypoint", "haproxy"));
+    if moves {
+        // Its program takes an address, and speaks a protocol of its own.
+        words.extend(["NET_ADMIN", "NET_RAW"].into_iter().flat_map(|name| pair("--cap-add", name)));
+    }
+    words.extend(pair("--entrypoint", if moves { PROGRAM } else { "haproxy" }));
     words.push(image(service));
+    if moves {
+        let priority = (PRIORITIES - number).to_string();
+        words.extend(["cluster", "vrrp", "--priority", &priority].map(str::to_owned));
+        words.extend([&service.name, "haproxy"].map(ToString::to_string));
+    }
     words.extend(["-W", "-db", "-f", balance::FILE].map(str::to_owned));
     let container = balancer.container.clone();
     Step { host: site.host.clone(), act: Act::Start { container, words } }

@@ -124,6 +124,40 @@ fn what_probes_a_service_is_a_member_of_its_kind() {
 }
 
 #[test]
+fn an_address_moves_between_balancers_with_packets() {
+    let words = |network: &str| {
+        let text = format!(
+            "name = \"lab\"\nimage = \"a\"\nnetwork = {network:?}\n[service.web]\n\
+             publish = [\"80\"]\nbalance = {{ by = \"haproxy\", pair = true, image = \"b\" }}\n"
+        );
+        let spec = crate::spec::parse(Path::new("lab.toml"), &text).unwrap();
+        let plan = plan(&spec, &unknown_sites(&spec, "/lab"));
+        let of = |act: &Act| match act {
+            Act::Network(words)
+            | Act::Start { words, .. }
+            | Act::Ready { by: ReadyBy::Trying(words), .. } => Some(words.join(" ")),
+            _ => None,
+        };
+        let steps = plan.phases.iter().flat_map(|phase| &phase.steps);
+        steps.filter_map(|step| of(&step.act)).collect::<Vec<String>>()
+    };
+    let parts = [
+        "--aux-address web",
+        "b cluster vrrp --priority 100 web haproxy -W",
+        "b cluster vrrp --priority 99 web haproxy -W",
+        "tcp web:80",
+    ];
+    let (names, overlay) = (words("names"), words("overlay"));
+    for part in parts {
+        let count = |all: &[String]| all.iter().filter(|words| words.contains(part)).count();
+        assert_eq!(count(&names), 0, "{part}: {names:#?}");
+        assert!(count(&overlay) > 0, "{part}: {overlay:#?}");
+    }
+    let alias = |all: &[String]| all.iter().any(|words| words.contains("--network-alias web "));
+    assert!(alias(&names) && !alias(&overlay), "{overlay:#?}");
+}
+
+#[test]
 fn replicas_are_on_hosts_of_their_zones() {
     let text = "name = \"lab\"\nimage = \"a\"\nbackend = [{ kind = \"ssh\", hosts = [\"n\", \
                 { host = \"e1\", zone = \"east\" }, { host = \"w\", zone = \"west\" }, \

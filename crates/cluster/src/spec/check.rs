@@ -174,6 +174,12 @@ fn balance(top: &Table<'_>, spec: &Spec, service: &Service) -> Result<()> {
         let hint = "publish without a port of the host, or have a second host";
         return Err(wrong(top, at_key(top, &service.name, "publish"), fact, hint));
     }
+    let moves = balance.pair && spec.network == Some(Network::Overlay);
+    if moves && balance.image == super::services::IMAGE {
+        let fact =
+            "the image of a pair in a network of kind overlay needs keepalived besides haproxy";
+        return Err(wrong(top, at(), fact, "write image = \"...\" with one that has both"));
+    }
     let own = super::balancers(&service.name);
     let is_own = |name: &str| {
         let rest = name.strip_prefix(&*own);
@@ -311,9 +317,12 @@ pub(super) fn is_carried_out(top: &Table<'_>, spec: &Spec) -> Result<()> {
             return not_yet(Some(value), "build");
         }
         let is_pair = service.balance.as_ref().is_some_and(|balance| balance.pair);
-        if is_pair && spec.network != Some(Network::Names) {
+        if is_pair && !matches!(spec.network, Some(Network::Names | Network::Overlay)) {
             let value = at_key(top, &service.name, "balance");
-            return not_yet(value, "a pair of balancers without network = \"names\"");
+            return not_yet(
+                value,
+                "a pair of balancers without network = \"names\" or \"overlay\"",
+            );
         }
     }
     Ok(())

@@ -202,7 +202,7 @@ pub(super) const ALL: &[&str] = &[
 const READY: &[&str] = &["tcp", "http", "command", "within"];
 const RULE: &[&str] = &["min", "max", "up", "down", "cool"];
 /// The image of a balancer for which the file names none.
-const IMAGE: &str = "docker.io/library/haproxy:2.6";
+pub(super) const IMAGE: &str = "docker.io/library/haproxy:2.6";
 const BALANCE: &[&str] = &["by", "image", "mode", "pair", "drain", "timeout"];
 /// The most containers of a service.
 pub const REPLICAS: u32 = 1000;

@@ -251,7 +251,7 @@ fn what_is_not_carried_out_is_refused_with_its_place() {
     for (name, fact, place) in [
         (
             "site.toml",
-            "service.web.balance: a pair of balancers without network = \"names\" is not",
+            "service.web.balance: a pair of balancers without network = \"names\" or",
             "site.toml:7:",
         ),
         ("comd.toml", "backend: a backend of kind qemu is not carried out yet", "comd.toml:7:"),
