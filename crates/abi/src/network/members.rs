@@ -224,21 +224,32 @@ impl<'a> Members<'a> {
 
     /// Puts a container into a network. Returns false if it is in too many, or the directory is
     /// full.
+    ///
+    /// One that is in it already is so all the time: with each command that is started in it a
+    /// container joins again, and its programs look meanwhile. They would take an address of the
+    /// network for one outside of it.
     pub fn join(&self, slot: Slot, membership: Membership) -> bool {
-        self.leave(slot, membership.network);
         let words = &self.row(slot)[MEMBERSHIPS_AT..][..ROOM];
-        let Some(free) = words.iter().find(|word| word.load(Ordering::Relaxed) == 0) else {
-            return false;
-        };
         let (network, address) = (membership.network, membership.address);
-        let Some(place) = self.places(network, address).find(|word| {
-            let there = word.load(Ordering::Relaxed);
-            there == 0 || there == LEFT || is_for(there, network, address)
-        }) else {
-            return false;
-        };
-        place.store(entry(network, address, slot), Ordering::Release);
-        free.store(membership.word(), Ordering::Release);
+        let of = |word: &AtomicU64| Membership::of(word.load(Ordering::Relaxed));
+        let is_its = |word: &&AtomicU64| of(word).is_some_and(|one| one.network == network);
+        let old = words.iter().find(is_its);
+        let free = || words.iter().find(|word| word.load(Ordering::Relaxed) == 0);
+        let Some(word) = old.or_else(free) else { return false };
+        if self.find(network, address) != Some(slot) {
+            let Some(place) = self.places(network, address).find(|word| {
+                let there = word.load(Ordering::Relaxed);
+                there == 0 || there == LEFT || is_for(there, network, address)
+            }) else {
+                return false;
+            };
+            place.store(entry(network, address, slot), Ordering::Release);
+        }
+        let before = of(word);
+        word.store(membership.word(), Ordering::Release);
+        if let Some(before) = before.filter(|before| before.address != address) {
+            self.forget(slot, before);
+        }
         true
     }
 
@@ -248,12 +259,17 @@ impl<'a> Members<'a> {
             let Some(one) = Membership::of(word.load(Ordering::Relaxed)) else { continue };
             if one.network == network {
                 word.store(0, Ordering::Release);
-                let mine = entry(network, one.address, slot);
-                for place in self.places(network, one.address) {
-                    // Not if another container has the address by now.
-                    let _ = place.compare_exchange(mine, LEFT, Ordering::AcqRel, Ordering::Relaxed);
-                }
+                self.forget(slot, one);
             }
+        }
+    }
+
+    /// Takes an address out of the directory, unless another container has it by now.
+    fn forget(&self, slot: Slot, membership: Membership) {
+        let Membership { network, address, .. } = membership;
+        let mine = entry(network, address, slot);
+        for place in self.places(network, address) {
+            let _ = place.compare_exchange(mine, LEFT, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 

@@ -89,6 +89,35 @@ fn members_are_found_by_their_addresses() {
     assert_eq!(members.find(2, Ipv4Addr::new(100, 80, 2, 2)), None);
 }
 
+/// A container joins again with each command that is started in it, while its programs look.
+#[test]
+fn who_joins_again_has_never_left() {
+    let words = memory();
+    let members = Table::create(&words, BASE).unwrap().members();
+    let own =
+        Membership { network: 1, address: [100, 80, 0, 2].into(), prefix: 24, cluster: false };
+    assert!(members.join(slot(5), own));
+    let over = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..200_000 {
+                assert!(members.join(slot(5), own));
+            }
+            over.store(1, Ordering::Release);
+        });
+        while over.load(Ordering::Acquire) == 0 {
+            assert_eq!(members.memberships(slot(5)).next(), Some(own));
+            assert_eq!(members.find(1, own.address), Some(slot(5)));
+        }
+    });
+    // With another address it has that alone.
+    let other = Membership { address: [100, 80, 0, 3].into(), ..own };
+    assert!(members.join(slot(5), other));
+    assert_eq!(members.memberships(slot(5)).collect::<Vec<_>>(), [other]);
+    assert_eq!(members.find(1, own.address), None);
+    assert_eq!(members.find(1, other.address), Some(slot(5)));
+}
+
 /// Addresses that come and go for ever do not fill the directory.
 #[test]
 fn the_directory_keeps_room() {
