@@ -382,7 +382,10 @@ fn describe(session: &Session, network: &Network) -> Result<Value> {
     }
     addresses.insert("Gateway".into(), definition.gateway.to_string().into());
     if !definition.auxiliary.is_empty() {
-        addresses.insert("AuxiliaryAddresses".into(), json!(definition.auxiliary));
+        let named =
+            |(name, address): &(String, Ipv4Addr)| (name.clone(), Value::from(address.to_string()));
+        let all: Map<String, Value> = definition.auxiliary.iter().map(named).collect();
+        addresses.insert("AuxiliaryAddresses".into(), all.into());
     }
     let mut all = vec![addresses.into()];
     all.extend(definition.ipv6.map(|prefix| json!({"Subnet": prefix.to_string()})));

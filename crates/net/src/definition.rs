@@ -46,10 +46,10 @@ pub struct Definition {
     /// it if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<Subnet>,
-    /// Docker's auxiliary addresses, by their names: no container gets one. A member by packets has
-    /// one from when it announces it until another one does ([`crate::switch`]).
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub auxiliary: BTreeMap<String, Ipv4Addr>,
+    /// Docker's auxiliary addresses: no container gets one. A member by packets has one from when it
+    /// announces it until another one does ([`crate::switch`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub auxiliary: Auxiliary,
     /// Members reach each other and nothing else.
     #[serde(default)]
     pub internal: bool,
@@ -62,6 +62,16 @@ pub struct Definition {
     /// Options that the user gave: recorded and shown.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
+}
+
+/// Addresses with their names, in the order of these.
+pub type Auxiliary = Vec<(String, Ipv4Addr)>;
+
+impl Definition {
+    /// Whether an address is an auxiliary one.
+    pub fn is_auxiliary(&self, address: Ipv4Addr) -> bool {
+        self.auxiliary.iter().any(|(_, other)| *other == address)
+    }
 }
 
 #[cfg(test)]
@@ -78,7 +88,7 @@ impl Definition {
             ipv6: None,
             gateway: subnet.hosts().0,
             range: None,
-            auxiliary: BTreeMap::new(),
+            auxiliary: Vec::new(),
             internal: false,
             attachable: false,
             labels: BTreeMap::new(),

@@ -56,7 +56,7 @@ pub fn lines(own: &str, networks: &[Named<'_>]) -> Vec<String> {
         }
     }
     let auxiliary = networks.iter().flat_map(|(network, _)| {
-        let line = |(name, address): (&String, &Ipv4Addr)| {
+        let line = |(name, address): &(String, Ipv4Addr)| {
             let whole = format!("{name}.{}", network.name);
             let whole = if is_name(&whole) { format!(" {whole}") } else { String::new() };
             format!("{address}\t{name}{whole}")

@@ -9,10 +9,9 @@
 //! beginning when it has come to the end. So an address that a container has left is not given to
 //! another one soon, whose peers might still mean the first.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::definition::Definition;
+use crate::definition::{Auxiliary, Definition};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::prefix::{self, Prefix};
@@ -212,16 +211,16 @@ pub fn auxiliary(
     subnet: Subnet,
     gateway: Ipv4Addr,
     wished: &[(String, Option<Ipv4Addr>)],
-) -> Result<BTreeMap<String, Ipv4Addr>> {
+) -> Result<Auxiliary> {
     let bad =
         |name: &String, why: String| Err(Error::BadAuxiliary { name: name.clone(), why, subnet });
     let (first, last) = subnet.hosts();
-    let mut all = BTreeMap::new();
+    let mut all = Auxiliary::new();
     // Those that are named are taken before others are chosen.
     let (named, free): (Vec<_>, Vec<_>) = wished.iter().partition(|(_, wish)| wish.is_some());
     for (name, wish) in named.into_iter().chain(free) {
         let is_taken = |address: &Ipv4Addr| {
-            *address == gateway || all.values().any(|other: &Ipv4Addr| other == address)
+            *address == gateway || all.iter().any(|(_, other)| other == address)
         };
         let last_free = || {
             let down = (first.to_bits()..=last.to_bits()).rev().map(Ipv4Addr::from_bits);
@@ -232,7 +231,7 @@ pub fn auxiliary(
         if !names::is_name(name) || !is_short || is_number {
             return bad(name, "the name is none of a host".into());
         }
-        if all.contains_key(name) {
+        if all.iter().any(|(other, _)| other == name) {
             return bad(name, "the name is there twice".into());
         }
         if all.len() == AUXILIARY {
@@ -247,8 +246,9 @@ pub fn auxiliary(
         if is_taken(&address) {
             return bad(name, format!("{address} is the gateway's, or another's"));
         }
-        all.insert(name.clone(), address);
+        all.push((name.clone(), address));
     }
+    all.sort_unstable();
     Ok(all)
 }
 
@@ -269,7 +269,7 @@ pub fn check_address(network: &Definition, address: Ipv4Addr) -> Result<()> {
     if address == network.gateway {
         return bad("it is the gateway's".into());
     }
-    if let Some((name, _)) = network.auxiliary.iter().find(|(_, other)| **other == address) {
+    if let Some((name, _)) = network.auxiliary.iter().find(|(_, other)| *other == address) {
         return bad(format!("it is the auxiliary address {name}"));
     }
     Ok(())
@@ -313,9 +313,8 @@ pub fn allocate(
     last: Option<Ipv4Addr>,
 ) -> Result<Ipv4Addr> {
     let (low, high) = bounds(network.subnet, network.range);
-    let is_reserved = |address: &Ipv4Addr| {
-        *address == network.gateway || network.auxiliary.values().any(|other| other == address)
-    };
+    let is_reserved =
+        |address: &Ipv4Addr| *address == network.gateway || network.is_auxiliary(*address);
     let is_free = |address: &Ipv4Addr| !is_reserved(address) && !is_taken(*address);
     let within = |from: u32, to: u32| (from..=to).map(Ipv4Addr::from_bits).find(is_free);
     let (low, high) = (low.to_bits(), high.to_bits());
@@ -356,7 +355,7 @@ mod tests {
         };
         let all = make(&[("a", None), ("web", Some(14)), ("b", None)]).unwrap();
         let expected = [("a", 12), ("b", 11), ("web", 14)];
-        assert_eq!(all, expected.map(|(name, last)| (name.to_owned(), at(last))).into());
+        assert_eq!(all, expected.map(|(name, last)| (name.to_owned(), at(last))));
         let mut lab = network("100.80.0.0/28", "100.80.0.13", None);
         lab.auxiliary = all;
         let error = check_address(&lab, at(14)).unwrap_err().to_string();

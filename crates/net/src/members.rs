@@ -301,7 +301,7 @@ fn endpoint(network: &Network, entry: &Entry, node: Option<Ipv4Addr>) -> Endpoin
         prefix: definition.ipv6.filter(|_| entry.kind == Kind::Packets),
         gateway: definition.gateway,
         internal: definition.internal,
-        auxiliary: definition.auxiliary.values().copied().collect(),
+        auxiliary: definition.auxiliary.iter().map(|(_, address)| *address).collect(),
         address: entry.address,
         slot: entry.slot,
         node,

@@ -2,11 +2,11 @@
 //! them, and an optional `epoch`.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use net::definition::Auxiliary;
 use net::peers::{Host, List, PublicKey, Wrong};
 use toml::de::{DeTable, DeValue};
 
@@ -19,8 +19,6 @@ const KEYS: &[&str] =
 
 type Name<'t> = toml::Spanned<Cow<'t, str>>;
 type Value<'t> = toml::Spanned<DeValue<'t>>;
-/// Addresses, by their names.
-type Auxiliary = BTreeMap<String, Ipv4Addr>;
 
 /// The largest integer of TOML.
 const LAST_EPOCH: u64 = i64::MAX as u64;
@@ -189,7 +187,7 @@ impl Reader<'_> {
 
     /// Names and addresses, as `{ web = "100.80.0.254" }`.
     fn auxiliary(&self, found: Option<(&Name<'_>, &Value<'_>)>) -> Result<Auxiliary> {
-        let Some((name, value)) = found else { return Ok(BTreeMap::new()) };
+        let Some((name, value)) = found else { return Ok(Vec::new()) };
         let hint = "write names and addresses, as auxiliary = { web = \"100.80.0.254\" }";
         let DeValue::Table(table) = value.get_ref() else {
             let at = name.span().start;
@@ -200,7 +198,9 @@ impl Reader<'_> {
             let address = self.text::<Ipv4Addr>(place, "auxiliary", hint)?;
             Ok((name.get_ref().to_string(), address))
         };
-        table.iter().map(one).collect()
+        let mut all = table.iter().map(one).collect::<Result<Auxiliary>>()?;
+        all.sort_unstable();
+        Ok(all)
     }
 
     fn text<T: FromStr>(

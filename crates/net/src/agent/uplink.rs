@@ -95,8 +95,7 @@ fn tell_all(joined: &Joined, message: &Message) {
 }
 
 fn is_auxiliary(joined: &Joined, address: Ipv4Addr) -> bool {
-    let definition = joined.network.definition();
-    definition.auxiliary.values().any(|auxiliary| *auxiliary == address)
+    joined.network.definition().is_auxiliary(address)
 }
 
 /// Another host says who has an auxiliary address. Other addresses belong to slices.

@@ -5,13 +5,13 @@
 //! stays with `revoked = true`. Everything but an addition needs a higher *epoch*, by which hosts
 //! tell an old list from a new one.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use serde::{Deserialize, Serialize};
 
 use super::key::PublicKey;
+use crate::definition::Auxiliary;
 use crate::prefix::Prefix;
 use crate::subnet::Subnet;
 use crate::{names, slices};
@@ -39,8 +39,8 @@ pub struct Host {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub internal: bool,
     /// The network's auxiliary addresses, the same on all hosts.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub auxiliary: BTreeMap<String, Ipv4Addr>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub auxiliary: Auxiliary,
     /// It is in the network no more; nobody gets its slice.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub revoked: bool,
@@ -62,7 +62,7 @@ impl Host {
             let _ = writeln!(text, "ipv6 = \"{ipv6}\"");
         }
         if !auxiliary.is_empty() {
-            let one = |(name, address): (&String, &Ipv4Addr)| format!("\"{name}\" = \"{address}\"");
+            let one = |(name, address): &(String, Ipv4Addr)| format!("\"{name}\" = \"{address}\"");
             let all: Vec<String> = auxiliary.iter().map(one).collect();
             let _ = writeln!(text, "auxiliary = {{ {} }}", all.join(", "));
         }
@@ -242,7 +242,7 @@ mod tests {
             subnet: "100.80.0.0/24".parse().unwrap(),
             ipv6: None,
             internal: false,
-            auxiliary: BTreeMap::new(),
+            auxiliary: Vec::new(),
             revoked: false,
         }
     }
@@ -298,7 +298,7 @@ mod tests {
             (&|list| list.hosts[1].internal = true, Some(1), "differ in 'internal'"),
             (
                 &|list| {
-                    list.hosts[1].auxiliary.insert("web".into(), [100, 80, 0, 254].into());
+                    list.hosts[1].auxiliary.push(("web".into(), [100, 80, 0, 254].into()));
                 },
                 Some(1),
                 "differ in 'auxiliary'",
