@@ -21,7 +21,11 @@ use std::process::ExitCode;
 
 use testkit::harness::Suite;
 
-use world::{Lab, Stage};
+use world::{Lab, Stage, World};
+
+/// Long cases of the driver alone are tried in one world, so that both take as long, unless all are
+/// asked for.
+const ONCE: [(&str, &str); 2] = [("farm_mended", "allowed"), ("farm_stays", "forbidden")];
 
 /// A case, with a directory for its cluster files.
 type Case = (&'static str, fn(&Lab<'_>));
@@ -54,10 +58,13 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
         let case = services::debian_service;
         suite.case(format!("{}::debian_service", world.label), move || world.try_out(case));
     }
+    let is_all = std::env::var_os(testkit::person::ALL).is_some();
     for (name, case) in
         inside::CASES.iter().chain(web::CASES).chain(batch::CASES).chain(elastic::CASES)
     {
-        for world in stage.worlds.iter().filter(|world| world.is_whole) {
+        let only = ONCE.iter().find(|(once, _)| once == name && !is_all).map(|(_, label)| *label);
+        let wanted = |world: &&World| world.is_whole && only.is_none_or(|only| world.label == only);
+        for world in stage.worlds.iter().filter(wanted) {
             suite.case(format!("{}::{name}", world.label), move || world.try_out(*case));
         }
     }
