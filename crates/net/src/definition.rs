@@ -46,8 +46,8 @@ pub struct Definition {
     /// it if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<Subnet>,
-    /// Docker's auxiliary addresses: no container gets one. A member by packets has one from when it
-    /// announces it until another one does ([`crate::switch`]).
+    /// Docker's auxiliary addresses: no container gets one. A member by packets has one from when
+    /// it announces it until another one does ([`crate::switch`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub auxiliary: Auxiliary,
     /// Members reach each other and nothing else.
