@@ -50,7 +50,7 @@ pub fn run(name: &str, priority: u8, command: &[String]) -> Result<u8> {
         Error::new(format!("the network has no address {name}"))
             .with_hint("coracle network create --aux-address NAME makes one")
     })?;
-    let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
+    let routes = fs::read_to_string("/proc/net/route").unwrap_or_default();
     let (device, bits) = on_link(&routes, address).ok_or_else(|| {
         Error::new(format!("no network device has a route to {address}"))
             .with_hint("only containers with network namespaces (N1, R1) can have the address")
@@ -62,8 +62,9 @@ pub fn run(name: &str, priority: u8, command: &[String]) -> Result<u8> {
     let written = fs::create_dir_all(DIRECTORY).and_then(|()| fs::write(&file, text.as_bytes()));
     written.map_err(|error| Error::new(format!("cannot write {}: {error}", file.display())))?;
     let set = SignalSet::of(&SIGNALS.map(Signal::as_raw));
-    let _blocked = MaskGuard::block(set).map_err(|error| cannot_wait(&error))?;
-    let signals = SignalFd::new(set).map_err(|error| cannot_wait(&error))?;
+    let cannot = |error| Error::new(format!("cannot wait for programs: {error}"));
+    let _blocked = MaskGuard::block(set).map_err(cannot)?;
+    let signals = SignalFd::new(set).map_err(cannot)?;
     let mut keepalived = Command::new("keepalived");
     keepalived.args(["--dont-fork", "--log-console", "--vrrp", "--use-file"]).arg(&file);
     keepalived.args(["--pid", &format!("{DIRECTORY}/pid")]);
@@ -76,7 +77,7 @@ pub fn run(name: &str, priority: u8, command: &[String]) -> Result<u8> {
     // Ended by a signal, it tells the others, and one of them takes over at once.
     let keepalived = started(&mut keepalived, Signal::TERM)?;
     let own = started(own.args(words), Signal::KILL);
-    Both { keepalived, own: own? }.wait(&signals)
+    Both { keepalived, own: own? }.wait(&signals).map_err(cannot)?
 }
 
 /// Starts a program that gets a signal at the end of this process.
@@ -92,10 +93,6 @@ fn started(command: &mut Command, end: Signal) -> Result<Child> {
     })
 }
 
-fn cannot_wait(error: &io::Error) -> Error {
-    Error::new(format!("cannot wait for programs: {error}"))
-}
-
 /// Both programs.
 struct Both {
     keepalived: Child,
@@ -104,19 +101,18 @@ struct Both {
 
 impl Both {
     /// Waits until one of them has ended, and ends the other.
-    fn wait(mut self, signals: &SignalFd) -> Result<u8> {
+    fn wait(mut self, signals: &SignalFd) -> io::Result<Result<u8>> {
         loop {
-            if let Some(status) = self.own.try_wait().map_err(|error| cannot_wait(&error))? {
+            if let Some(status) = self.own.try_wait()? {
                 self.end_keepalived();
-                return Ok(Ended::from(status).exit_status());
+                return Ok(Ok(Ended::from(status).exit_status()));
             }
-            if let Some(status) = self.keepalived.try_wait().map_err(|error| cannot_wait(&error))? {
+            if let Some(status) = self.keepalived.try_wait()? {
                 let _ = self.own.kill();
-                self.own.wait().map_err(|error| cannot_wait(&error))?;
-                return Err(Error::new(format!("keepalived has ended: {status}")));
+                self.own.wait()?;
+                return Ok(Err(Error::new(format!("keepalived has ended: {status}"))));
             }
-            if let Some(signal) =
-                signals.next_within(GLANCE).map_err(|error| cannot_wait(&error))?
+            if let Some(signal) = signals.next_within(GLANCE)?
                 && signal.number != Signal::CHILD.as_raw()
             {
                 let _ = sys::event::send_signal(Pid::from_child(&self.own), signal.number);

@@ -178,15 +178,19 @@ fn balanced(lab: &Lab<'_>) -> Outcome {
     Ok(())
 }
 
+/// Starts two containers behind two balancers, of which `up` says this.
+fn paired(lab: &Lab<'_>, network: &str, said: &str) -> Outcome {
+    let text = site(lab.servers()?, 0, "2").replace("127.0.0.1:0:80", "80");
+    let text = text.replace("by = \"haproxy\"", "by = \"haproxy\", pair = true");
+    lab.file(&format!("network = {network:?}{text}"));
+    let up = lab.cluster("up", &["-d"]);
+    assert!(up.ok().err().contains(said), "{up:?}");
+    Ok(())
+}
+
 /// Two balancers: where one is killed the other answers.
 fn pair(lab: &Lab<'_>) -> Outcome {
-    let image = lab.servers()?;
-    let text = site(image, 0, "2");
-    let text = text.replace("127.0.0.1:0:80", "80");
-    let text = text.replace("by = \"haproxy\"", "by = \"haproxy\", pair = true");
-    lab.file(&format!("network = \"names\"{text}"));
-    let up = lab.cluster("up", &["-d"]);
-    assert!(up.ok().err().contains("tries the other balancer: the name web"), "{up:?}");
+    paired(lab, "names", "tries the other balancer: the name web")?;
     let port = |number: u32| -> u16 {
         let said = lab.run(&["port", &format!("site-web-balance-{number}"), "80"]).ok().out();
         let port = said.trim().rsplit(':').next().and_then(|port| port.parse().ok());
@@ -212,13 +216,7 @@ fn pair(lab: &Lab<'_>) -> Outcome {
 /// Two balancers between which an address moves: clients that know the service's name alone go on
 /// when either is killed, and the address stays where it has moved to.
 fn pair_moves(lab: &Lab<'_>) -> Outcome {
-    let image = lab.servers()?;
-    let text = site(image, 0, "2");
-    let text = text.replace("127.0.0.1:0:80", "80");
-    let text = text.replace("by = \"haproxy\"", "by = \"haproxy\", pair = true");
-    lab.file(&format!("network = \"overlay\"{text}"));
-    let up = lab.cluster("up", &["-d"]);
-    assert!(up.ok().err().contains("leads to the balancer that has its address"), "{up:?}");
+    paired(lab, "overlay", "leads to the balancer that has its address")?;
     let shell = |container: &str, script: &str| lab.run(&["exec", container, "sh", "-c", script]);
     // Who asks many times a second, and says what was not answered and when all was well again.
     let asks = "last=; until [ -e /over ]; do \
