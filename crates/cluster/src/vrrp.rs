@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use net::route;
 use rustix::process::{Pid, Signal};
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
@@ -56,7 +57,7 @@ pub fn run(name: &str, priority: u8, command: &[String]) -> Result<u8> {
             .with_hint("only containers with network namespaces (N1, R1) can have the address")
     })?;
     let file = Path::new(DIRECTORY).join("conf");
-    let text = conf(name, priority, (address, bits), &device);
+    let text = conf(name, priority, (address, bits), device);
     // Files that name processes of an earlier start would keep it from beginning.
     let _ = fs::remove_dir_all(DIRECTORY);
     let written = fs::create_dir_all(DIRECTORY).and_then(|()| fs::write(&file, text.as_bytes()));
@@ -71,7 +72,7 @@ pub fn run(name: &str, priority: u8, command: &[String]) -> Result<u8> {
     keepalived.args(["--vrrp_pid", &format!("{DIRECTORY}/vrrp-pid")]);
     keepalived.stdin(Stdio::null());
     let Some((program, words)) = command.split_first() else {
-        return Err(Error::new("there is no command"));
+        return Err(Error::new("a command is missing"));
     };
     let mut own = Command::new(program);
     // Ended by a signal, it tells the others, and one of them takes over at once.
@@ -131,17 +132,11 @@ impl Both {
     }
 }
 
-/// The device that has a route to an address, without a gateway, and the bits of its network. The
-/// text is that of `/proc/net/route` (`proc_pid_net(5)`).
-fn on_link(routes: &str, address: Ipv4Addr) -> Option<(String, u32)> {
-    let one = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let number = |at: usize| u32::from_str_radix(words.get(at)?, 16).ok().map(u32::from_be);
-        let (destination, gateway, mask) = (number(1)?, number(2)?, number(7)?);
-        let is_it = mask != 0 && gateway == 0 && address.to_bits() & mask == destination;
-        is_it.then(|| (words[0].to_owned(), mask.count_ones()))
-    };
-    routes.lines().filter_map(one).max_by_key(|(_, bits)| *bits)
+/// The device that has a route to an address, without a gateway, and the bits of its network.
+fn on_link(routes: &str, address: Ipv4Addr) -> Option<(&str, u32)> {
+    let on_link =
+        route::read(routes).filter(|route| route.gateway.is_unspecified() && route.has(address));
+    on_link.map(|route| (route.device, route.mask.count_ones())).max_by_key(|(_, bits)| *bits)
 }
 
 /// The configuration of `keepalived` (keepalived.conf(5)).
@@ -179,8 +174,8 @@ mod tests {
                       eth0\t00005064\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n\
                       eth1\t00015064\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
         let find = |address: [u8; 4]| on_link(routes, address.into());
-        assert_eq!(find([100, 80, 255, 254]), Some(("eth0".to_owned(), 16)));
-        assert_eq!(find([100, 80, 1, 254]), Some(("eth1".to_owned(), 24)));
+        assert_eq!(find([100, 80, 255, 254]), Some(("eth0", 16)));
+        assert_eq!(find([100, 80, 1, 254]), Some(("eth1", 24)));
         assert_eq!(find([10, 0, 0, 1]), None);
     }
 

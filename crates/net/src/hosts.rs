@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -48,28 +48,25 @@ pub fn lines(own: &str, networks: &[Named<'_>]) -> Vec<String> {
     for is_own in [true, false] {
         for (network, entries) in networks {
             for entry in entries.iter().filter(|entry| (entry.id == own) == is_own) {
-                lines.push(line(&network.name, entry, entry.address.into()));
+                let named = || (&*entry.name, names(entry));
+                lines.push(line(&network.name, named(), entry.address.into()));
                 if let Some(address) = entry.ipv6(network.ipv6) {
-                    lines.push(line(&network.name, entry, address.into()));
+                    lines.push(line(&network.name, named(), address.into()));
                 }
             }
         }
     }
-    let auxiliary = networks.iter().flat_map(|(network, _)| {
-        let line = |(name, address): &(String, Ipv4Addr)| {
-            let whole = format!("{name}.{}", network.name);
-            let whole = if is_name(&whole) { format!(" {whole}") } else { String::new() };
-            format!("{address}\t{name}{whole}")
-        };
-        network.auxiliary.iter().map(line).collect::<Vec<_>>()
-    });
-    lines.extend(auxiliary);
+    for (network, _) in networks {
+        for (name, address) in &network.auxiliary {
+            lines.push(line(&network.name, (name, vec![name]), (*address).into()));
+        }
+    }
     lines
 }
 
-fn line(network: &str, entry: &Entry, address: IpAddr) -> String {
-    let whole = format!("{}.{network}", entry.name);
-    let mut names = names(entry);
+/// The line of an address, with the names that lead to it; `own` with the network's name, too.
+fn line(network: &str, (own, mut names): (&str, Vec<&str>), address: IpAddr) -> String {
+    let whole = format!("{own}.{network}");
     if is_name(&whole) {
         names.push(&whole);
     }

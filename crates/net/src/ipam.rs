@@ -15,6 +15,7 @@ use crate::definition::{Auxiliary, Definition};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::prefix::{self, Prefix};
+use crate::route::{self, Route};
 use crate::subnet::{Subnet, Wrong};
 
 /// Where the subnets of networks that name none are taken from.
@@ -97,24 +98,16 @@ pub fn check_prefix(
     Ok(())
 }
 
-/// The destinations of a host's routes in the text of `/proc/net/route` ([proc_pid_net(5)]),
-/// without default routes: those of fewer than 8 bits, because VPNs put two halves of all addresses
-/// in the place of one. A line that is none is passed over.
-///
-/// [proc_pid_net(5)]: https://man7.org/linux/man-pages/man5/proc_pid_net.5.html
+/// The destinations of a host's routes in a text that [`route::read`] reads, without default
+/// routes: those of fewer than 8 bits, because VPNs put two halves of all addresses in the place of
+/// one.
 pub fn routes(text: &str) -> Vec<Subnet> {
-    text.lines().filter_map(route).collect()
-}
-
-/// One line: device, destination, gateway, flags, references, uses, metric, mask. The numbers are
-/// as they lie in memory, in the order of the network.
-fn route(line: &str) -> Option<Subnet> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let number = |at: usize| u32::from_str_radix(words.get(at)?, 16).ok().map(u32::from_be);
-    let (destination, mask) = (number(1)?, number(7)?);
-    let is_mask = mask.leading_ones() + mask.trailing_zeros() == 32;
-    let prefix = u8::try_from(mask.leading_ones()).ok().filter(|prefix| is_mask && *prefix >= 8)?;
-    Subnet::around(Ipv4Addr::from_bits(destination), prefix)
+    let destination = |Route { destination, mask, .. }: Route<'_>| {
+        let is_mask = mask.leading_ones() + mask.trailing_zeros() == 32;
+        let prefix = u8::try_from(mask.leading_ones()).ok();
+        Subnet::around(destination, prefix.filter(|prefix| is_mask && *prefix >= 8)?)
+    };
+    route::read(text).filter_map(destination).collect()
 }
 
 /// The first free subnet of a size for a network that names none: it overlaps neither with one of

@@ -24,6 +24,7 @@
 //! | [`definition`] | what a network is, and which names it may have |
 //! | [`subnet`], [`ipam`] | ranges of addresses, and choosing from them: pure functions |
 //! | [`prefix`] | ranges of IPv6 addresses, and the members' addresses in them |
+//! | [`route`] | the kernel's table of routes |
 //! | [`networks`], [`removal`] | making, listing, finding and removing networks |
 //! | [`members`] | joining and leaving |
 //! | [`cluster`], [`joining`], [`slices`] | several hosts: places, lists, parts of the subnet |
@@ -66,6 +67,7 @@ pub mod peers;
 pub mod prefix;
 pub mod remote;
 pub mod removal;
+pub mod route;
 mod rows;
 pub mod slices;
 mod stamp;

@@ -344,13 +344,9 @@ impl Seen {
             return;
         }
         *snapshot = living;
-        let messages = message::members(&snapshot);
-        let view = joined.view();
-        for host in &view.list.hosts {
-            for message in &messages {
-                if let Some(peers) = &*peers {
-                    peers.send(&host.key, message);
-                }
+        if let Some(peers) = &*peers {
+            for message in message::members(&snapshot) {
+                peers.send_to_all(&message);
             }
         }
         drop((snapshot, peers));

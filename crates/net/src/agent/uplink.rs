@@ -18,6 +18,10 @@ use crate::slices;
 use crate::switch::frame::{self, Ranges};
 use crate::switch::{Switch, Uplink};
 
+/// Others are not told more often of an address: messages wait in the links' queues, which a member
+/// that announces without end must not fill. An announcement is usually made several times.
+const OFTEN: Duration = Duration::from_millis(20);
+
 /// The switch's side.
 pub(super) struct ToOthers(pub(super) Arc<Served>);
 
@@ -74,23 +78,20 @@ impl Uplink for ToOthers {
         }
         holders.told.insert(address, Instant::now());
         drop(holders);
-        tell_all(&joined, &Message::Auxiliary { address, claim: Claim::New });
+        tell(&joined, address, Claim::New);
     }
 
     fn gone(&self, network: &str, address: Ipv4Addr) {
         if let Some(joined) = self.0.joined_by_id(network) {
-            tell_all(&joined, &Message::Auxiliary { address, claim: Claim::Gone });
+            tell(&joined, address, Claim::Gone);
         }
     }
 }
 
-/// Others are not told more often of an address: messages wait in the links' queues, which a member
-/// that announces without end must not fill. Whoever announces does it several times.
-const OFTEN: Duration = Duration::from_millis(20);
-
-fn tell_all(joined: &Joined, message: &Message) {
-    for host in &joined.view().list.hosts {
-        joined.send(&host.key, message);
+/// Tells all other hosts about an auxiliary address.
+fn tell(joined: &Joined, address: Ipv4Addr, claim: Claim) {
+    if let Some(peers) = &*joined.peers() {
+        peers.send_to_all(&Message::Auxiliary { address, claim });
     }
 }
 
@@ -98,7 +99,7 @@ fn is_auxiliary(joined: &Joined, address: Ipv4Addr) -> bool {
     joined.network.definition().is_auxiliary(address)
 }
 
-/// Another host says who has an auxiliary address. Other addresses belong to slices.
+/// Another host tells the holder of an auxiliary address. Other addresses belong to slices.
 pub(super) fn claimed(
     switch: &Switch,
     joined: &Joined,

@@ -149,6 +149,14 @@ impl Peers {
         self.0.link(key).is_some_and(|link| link.send(message.bytes()))
     }
 
+    /// Sends a message to all hosts to which there is a link.
+    pub fn send_to_all(&self, message: &Message) {
+        let bytes = message.bytes();
+        for link in self.0.peers().values().filter_map(|peer| peer.link.as_ref()) {
+            link.send(bytes.clone());
+        }
+    }
+
     /// Sends a frame to the host whose slice has an address. Returns false if it was dropped,
     /// because there is no link, or its queue is full.
     pub fn send_frame(&self, to: Ipv4Addr, frame: &[u8]) -> bool {

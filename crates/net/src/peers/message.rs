@@ -84,7 +84,8 @@ pub enum Asked {
 pub enum Claim {
     /// A member of it has announced it: nobody else has it any more.
     New,
-    /// A member of it has announced it some time ago. Whoever knows of another holder keeps to it.
+    /// A member of it has announced it some time ago. A host that knows another holder keeps to
+    /// that.
     Old,
     /// The member that had it has gone.
     Gone,

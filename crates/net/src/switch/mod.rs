@@ -11,7 +11,7 @@
 //! - A frame whose source is not an address of its sender is dropped: no member speaks for another.
 //! - A network's auxiliary addresses are of no member. The one that announces one by ARP, as
 //!   `keepalived` and `arping -A` do, has it until another one announces it. Their ethernet address
-//!   stays the same, whoever has them, so that nobody has to learn anything.
+//!   stays the same when they move, so that other members need to learn nothing.
 //! - Nothing is queued here. A port that takes no frame loses it, as a full line would; TCP sends
 //!   it again.
 //! - A few threads wait for all ports ([`Switch::start`]). A port is read by one of them at a time,
@@ -87,7 +87,7 @@ pub struct Place {
 struct Network {
     id: String,
     members: RwLock<HashMap<Ipv4Addr, Arc<Port>>>,
-    /// Who has auxiliary addresses.
+    /// The holders of auxiliary addresses.
     holders: RwLock<HashMap<Ipv4Addr, Arc<Port>>>,
 }
 
@@ -98,15 +98,6 @@ impl Network {
 
     fn holder(&self, address: Ipv4Addr) -> Option<Arc<Port>> {
         read(&self.holders).get(&address).cloned()
-    }
-
-    /// Takes all addresses from a holder; which it had.
-    fn release(&self, number: u64) -> Vec<Ipv4Addr> {
-        let mut holders = write(&self.holders);
-        holders
-            .extract_if(|_, holder| holder.number == number)
-            .map(|(address, _)| address)
-            .collect()
     }
 
     /// All ports but one.
@@ -151,14 +142,14 @@ impl Port {
 
     /// The address for which a frame of this port speaks: an auxiliary one that it has, or its own.
     fn speaks_as(&self, frame: &[u8]) -> Ipv4Addr {
-        let auxiliary = || frame::speaker(frame).filter(|from| self.auxiliary.contains(from));
-        let has = |from: &Ipv4Addr| {
-            self.network.holder(*from).is_some_and(|holder| holder.number == self.number)
-        };
         if self.auxiliary.is_empty() {
             return self.address;
         }
-        auxiliary().filter(has).unwrap_or(self.address)
+        let is_its = |from: &Ipv4Addr| {
+            let holder = self.network.holder(*from);
+            holder.is_some_and(|holder| holder.number == self.number)
+        };
+        frame::speaker(frame).filter(is_its).unwrap_or(self.address)
     }
 }
 
@@ -257,12 +248,7 @@ impl Switch {
         if let Some(gate) = port.gate.get() {
             gate.close();
         }
-        let gone = port.network.release(number);
-        if let Some(uplink) = self.uplink.get() {
-            for address in gone {
-                uplink.gone(&port.network.id, address);
-            }
-        }
+        self.release(&port);
         let mut networks = write(&self.networks);
         let mut members = write(&port.network.members);
         if members.get(&port.address).is_some_and(|there| there.number == number) {
@@ -270,6 +256,18 @@ impl Switch {
         }
         if members.is_empty() {
             networks.remove(&port.network.id);
+        }
+    }
+
+    /// Takes the auxiliary addresses from a port that has been removed.
+    fn release(&self, port: &Port) {
+        let mut holders = write(&port.network.holders);
+        let its = holders.extract_if(|_, holder| holder.number == port.number);
+        let its: Vec<Ipv4Addr> = its.map(|(address, _)| address).collect();
+        drop(holders);
+        let Some(uplink) = self.uplink.get() else { return };
+        for address in its {
+            uplink.gone(&port.network.id, address);
         }
     }
 
@@ -378,7 +376,7 @@ impl Switch {
         }
         // It may have been removed meanwhile.
         if !read(&self.ports).contains_key(&port.number) {
-            port.network.release(port.number);
+            self.release(port);
         }
         true
     }

@@ -242,7 +242,7 @@ fn members_of_other_hosts_are_behind_the_uplink() {
     assert_eq!(far.gets(), packet(DB, Ipv4Addr::BROADCAST, &[9]));
     assert_eq!(web.gets(), packet(DB, Ipv4Addr::BROADCAST, &[9]));
     assert_eq!(*wire.1.lock().unwrap(), [Some(FAR), None]);
-    // Others are told who has an auxiliary address, and frames from there lead to it.
+    // Others are told that it is here, and frames from there lead to it.
     db.send(&asks(VIP, VIP));
     db.send(&packet(DB, WEB, &[1]));
     assert_eq!(web.gets(), packet(DB, WEB, &[1]));

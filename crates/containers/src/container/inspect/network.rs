@@ -7,7 +7,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use engine::spec::{Membership, NetworkMode};
-use net::{Networks, members};
+use net::{Networks, members, route};
 use serde_json::{Map, Value, json};
 
 use super::super::record::Record;
@@ -109,19 +109,17 @@ impl Addresses {
     }
 
     fn parse(fib_trie: &str, route: &str, if_inet6: &str) -> Self {
-        let routes: Vec<Route> = route.lines().filter_map(Route::parse).collect();
         let address = local_addresses(fib_trie).into_iter().next();
         let v4 = address.map(|address| {
-            let holds = |route: &&Route| {
-                route.mask != 0 && u32::from(address) & route.mask == route.destination
-            };
-            let longest = routes.iter().filter(holds).map(|route| route.mask.count_ones()).max();
+            let routes = route::read(route).filter(|route| route.has(address));
+            let longest = routes.map(|route| route.mask.count_ones()).max();
             (address, longest.unwrap_or(32))
         });
-        let gateway = routes.iter().find(|route| route.mask == 0 && route.gateway != 0);
+        let gateway =
+            route::read(route).find(|route| route.mask == 0 && !route.gateway.is_unspecified());
         Self {
             v4,
-            gateway: gateway.map(|route| Ipv4Addr::from(route.gateway)),
+            gateway: gateway.map(|route| route.gateway),
             v6: if_inet6.lines().find_map(global),
         }
     }
@@ -142,25 +140,6 @@ impl Addresses {
         .into_iter()
         .map(|(key, value)| (key.to_owned(), value))
         .collect()
-    }
-}
-
-/// A line of `/proc/net/route`: numbers in the order of the network.
-struct Route {
-    destination: u32,
-    gateway: u32,
-    mask: u32,
-}
-
-impl Route {
-    fn parse(line: &str) -> Option<Self> {
-        let mut words = line.split_whitespace().skip(1);
-        let mut number = || u32::from_str_radix(words.next()?, 16).ok().map(u32::from_be);
-        let (destination, gateway) = (number()?, number()?);
-        // Flags, references, uses and metric stand between.
-        let mask = line.split_whitespace().nth(7)?;
-        let mask = u32::from_str_radix(mask, 16).ok().map(u32::from_be)?;
-        Some(Self { destination, gateway, mask })
     }
 }
 
