@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::containers::ProcessOptions;
+use super::containers::{GivenCommand, ProcessOptions};
 
 /// Which cluster: its file, or its name.
 #[derive(clap::Args, Debug)]
@@ -251,14 +251,8 @@ pub(crate) struct ClusterRankArgs {
 /// `cluster mpi`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ClusterMpiArgs {
-    /// The command that is looked at
-    #[arg(
-        value_name = "COMMAND",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
-    pub command: Vec<String>,
+    #[command(flatten)]
+    pub given: GivenCommand,
 }
 
 /// `cluster meet`.
@@ -299,14 +293,8 @@ pub(crate) struct ClusterVrrpArgs {
     /// Auxiliary address of the network
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// The command that needs it
-    #[arg(
-        value_name = "COMMAND",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
-    pub command: Vec<String>,
+    #[command(flatten)]
+    pub given: GivenCommand,
 }
 
 /// `cluster spread`.

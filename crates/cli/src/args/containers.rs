@@ -225,6 +225,19 @@ pub(crate) struct ProcessOptions {
     pub workdir: Option<String>,
 }
 
+/// The last words: a command.
+#[derive(clap::Args, Debug)]
+pub(crate) struct GivenCommand {
+    /// Command and arguments
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub command: Vec<String>,
+}
+
 /// `exec`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ExecArgs {
@@ -239,14 +252,8 @@ pub(crate) struct ExecArgs {
     /// Container
     #[arg(value_name = "CONTAINER")]
     pub container: String,
-    /// Command and arguments
-    #[arg(
-        value_name = "COMMAND",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
-    pub command: Vec<String>,
+    #[command(flatten)]
+    pub given: GivenCommand,
 }
 
 /// `top`.

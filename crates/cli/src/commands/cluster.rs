@@ -294,7 +294,7 @@ pub(crate) fn probe(_: &Context, args: &ClusterProbeArgs) -> Result<Exit, Report
 
 /// `cluster vrrp`.
 pub(crate) fn vrrp(_: &Context, args: &ClusterVrrpArgs) -> Result<Exit, Report> {
-    Ok(Exit(cluster::vrrp::run(&args.name, args.priority, &args.command)?))
+    Ok(Exit(cluster::vrrp::run(&args.name, args.priority, &args.given.command)?))
 }
 
 fn name(which: &Which) -> Result<String, Report> {

@@ -16,7 +16,7 @@ pub(crate) fn run(context: &Context, args: &ExecArgs) -> Result<Exit, Report> {
     env.extend(flags);
     let request = ExecRequest {
         container: args.container.clone(),
-        command: args.command.clone(),
+        command: args.given.command.clone(),
         env,
         workdir: process.workdir.clone(),
         user: process.user.clone(),

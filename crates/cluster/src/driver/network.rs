@@ -25,15 +25,16 @@ pub(super) fn create(at: &At<'_>, create: &[String]) -> Result<bool> {
 
 /// Fails if a network that is there lacks an address that it would have been made with.
 fn has_addresses(at: &At<'_>, create: &[String]) -> Result<()> {
-    let mut wanted = create.windows(2).filter(|pair| pair[0] == "--aux-address");
-    let Some(first) = wanted.next() else { return Ok(()) };
+    let pairs = create.windows(2).filter(|pair| pair[0] == "--aux-address");
+    let wanted: Vec<&String> = pairs.map(|pair| &pair[1]).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
     let words = ["network", "inspect", "--format", "{{json .IPAM.Config}}", &at.plan.cluster];
     let there = at.run(&super::at::words(&words))?.text();
-    let lacks = |pair: &[String]| !there.contains(&format!("{:?}:", pair[1]));
-    let Some(pair) = std::iter::once(first).chain(wanted).find(|pair| lacks(pair)) else {
-        return Ok(());
-    };
-    let fact = format!("the cluster's network has no address for {}", pair[1]);
+    let lacks = |name: &&String| !there.contains(&format!("{name:?}:"));
+    let Some(name) = wanted.into_iter().find(lacks) else { return Ok(()) };
+    let fact = format!("the cluster's network has no address for {name}");
     let hint = format!("coracle cluster down {}, and call 'up' again", at.plan.cluster);
     Err(Error::new(fact).with_hint(hint))
 }

@@ -10,7 +10,7 @@ use super::{
     pair, service_site,
 };
 use crate::balance::{self, Front};
-use crate::spec::{Image, Network, Service, Spec, balancers, units};
+use crate::spec::{Image, Service, Spec, balancers, units};
 
 /// A balancer takes connections within so long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -71,12 +71,6 @@ fn directory(site: &Site, service: &Service) -> String {
     format!("{}/balance/{}", site.kept, service.name)
 }
 
-/// Whether a service has a pair of balancers between which an address moves.
-pub(super) fn moves(spec: &Spec, service: &Service) -> bool {
-    let is_pair = service.balance.as_ref().is_some_and(|balance| balance.pair);
-    is_pair && spec.network == Some(Network::Overlay)
-}
-
 /// In words: where clients find the balancers of a service of which there are two. Each has the
 /// published ports of its own host.
 pub(crate) fn clients(spec: &Spec, sites: &[Site], service: &Service) -> Option<String> {
@@ -107,7 +101,7 @@ pub(crate) fn clients(spec: &Spec, sites: &[Site], service: &Service) -> Option<
     let (name, places) = (&service.name, places.join(", "));
     let tries = "a client that gets no answer tries the other balancer";
     let leads = "the name leads to the balancer that has its address";
-    Some(match (moves(spec, service), places.is_empty()) {
+    Some(match (spec.has_moving_address(service), places.is_empty()) {
         (false, true) => format!("{name}: {tries}: the name {name} in the network"),
         (false, false) => format!("{name}: {tries}: {places}, or the name {name} in the network"),
         (true, true) => format!("{name}: {leads}"),
@@ -131,7 +125,9 @@ pub(super) fn phases(spec: &Spec, sites: &[Site], service: &Service) -> Vec<Phas
         let act = Act::Ready { container: one.container.clone(), by, within: PATIENCE };
         Step { host: site.host.clone(), act }
     };
-    let address = numbered().filter(|_| moves(spec, service)).map(|one| ready(one, &service.name));
+    let address = numbered()
+        .filter(|_| spec.has_moving_address(service))
+        .map(|one| ready(one, &service.name));
     let ready = numbered().map(|one| ready(one, &one.1.container)).chain(address);
     let containers: Vec<String> =
         balanced.balancers.iter().map(|one| one.container.clone()).collect();
@@ -158,7 +154,7 @@ fn start(
     let site = service_site(spec, sites, service, number);
     let name = balancers(&service.name);
     let own = format!("{name}-{number}");
-    let moves = moves(spec, service);
+    let moves = spec.has_moving_address(service);
     // The service's name leads to both, or to the address that one of them has.
     let alias = if moves { &own } else { &service.name };
     let mut words = beginning(spec, &balancer.container, [&own, alias], (SERVICE_LABEL, &name));

@@ -514,7 +514,7 @@ fn network(spec: &Spec, sites: &[Site]) -> Vec<Step> {
         let mut words = vec!["network".into(), "create".into()];
         words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
         words.extend(spec.subnet.iter().flat_map(|subnet| pair("--subnet", subnet)));
-        let moving = spec.services.iter().filter(|service| balance::moves(spec, service));
+        let moving = spec.services.iter().filter(|service| spec.has_moving_address(service));
         words.extend(moving.flat_map(|service| pair("--aux-address", &service.name)));
         if site.host.is_some() {
             words.extend(pair("--scope", "cluster"));

@@ -174,8 +174,7 @@ fn balance(top: &Table<'_>, spec: &Spec, service: &Service) -> Result<()> {
         let hint = "publish without a port of the host, or have a second host";
         return Err(wrong(top, at_key(top, &service.name, "publish"), fact, hint));
     }
-    let moves = balance.pair && spec.network == Some(Network::Overlay);
-    if moves && balance.image == super::services::IMAGE {
+    if spec.has_moving_address(service) && balance.image == super::services::IMAGE {
         let fact =
             "the image of a pair in a network of kind overlay needs keepalived besides haproxy";
         return Err(wrong(top, at(), fact, "write image = \"...\" with one that has both"));

@@ -117,6 +117,12 @@ pub struct Run {
 }
 
 impl Spec {
+    /// Whether a service has a pair of balancers between which an address moves.
+    pub(crate) fn has_moving_address(&self, service: &Service) -> bool {
+        let is_pair = service.balance.as_ref().is_some_and(|balance| balance.pair);
+        is_pair && self.network == Some(Network::Overlay)
+    }
+
     /// The directory that paths of the file are relative to.
     pub fn directory(&self) -> &Path {
         self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))

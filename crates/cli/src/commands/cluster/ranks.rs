@@ -38,7 +38,7 @@ pub(crate) fn rank(context: &Context, args: &ClusterRankArgs) -> Result<Exit, Re
 pub(crate) fn mpi(context: &Context, args: &ClusterMpiArgs) -> Result<Exit, Report> {
     let environment = &context.surroundings().environment;
     let path = environment.get(OsStr::new("PATH")).and_then(|path| path.to_str());
-    let found = image::look(&args.command, path.unwrap_or_default());
+    let found = image::look(&args.given.command, path.unwrap_or_default());
     let text = serde_json::to_string(&found)
         .map_err(|error| Report::new("what was found cannot be written").cause(error))?;
     output::line(&text)?;

@@ -31,8 +31,8 @@ const BALANCER: &str = "global\n maxconn 1000\ndefaults\n mode http\n timeout co
     timeout client 10s\n timeout server 10s\nlisten web\n bind 127.0.0.1:PORT\n \
     server one 127.0.0.1:SERVER\n";
 /// A server of pages on the host.
-const SERVER: &str = "daemon off;\nmaster_process off;\npid DIR/pid;\nerror_log stderr;\nevents {}\nhttp {\n \
-    access_log off;\n client_body_temp_path DIR;\n proxy_temp_path DIR;\n \
+const SERVER: &str = "daemon off;\nmaster_process off;\npid DIR/pid;\nerror_log stderr;\n\
+    events {}\nhttp {\n access_log off;\n client_body_temp_path DIR;\n proxy_temp_path DIR;\n \
     fastcgi_temp_path DIR;\n uwsgi_temp_path DIR;\n scgi_temp_path DIR;\n \
     server { listen 127.0.0.1:SERVER; root DIR; }\n}\n";
 
