@@ -1,0 +1,100 @@
+//! Hosts, as far as a plan has to know them, and which of them has what.
+
+use std::net::Ipv4Addr;
+
+use super::found;
+use crate::spec::{Kind, Service, Spec, SshHost};
+
+/// What a plan has to know of a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// Its name; `None` for the machine that drives.
+    pub host: Option<String>,
+    /// The path of this program there.
+    pub program: String,
+    /// The directory there that relative paths of the file start from, absolute.
+    pub directory: String,
+    /// The directory of the cluster there.
+    pub kept: String,
+    /// The address by which other hosts reach it, if it is known.
+    pub address: Option<Ipv4Addr>,
+    /// Variables by which programs in the host's own network find the other hosts
+    /// ([`crate::routes`]).
+    pub variables: Vec<(String, String)>,
+    /// It reads images from the store of the machine that drives.
+    pub sees_driver: bool,
+    /// Processors for its containers.
+    pub processors: u32,
+    /// Its memory, in bytes; 0 if that is not known.
+    pub memory: u64,
+    /// The caller's user id there.
+    pub user: String,
+}
+
+impl Site {
+    /// The path of the host file of MPI.
+    pub fn host_file(&self) -> String {
+        format!("{}/hosts", self.kept)
+    }
+
+    /// The path of the directory of doors' sockets.
+    pub fn doors(&self) -> String {
+        format!("{}/door", self.kept)
+    }
+
+    /// The path of the list of a network's hosts.
+    pub fn members(&self) -> String {
+        format!("{}/members.toml", self.kept)
+    }
+}
+
+/// Sites for a plan that is only shown: of what is known when a host is reached, there are names.
+pub fn unknown_sites(spec: &Spec, directory: &str) -> Vec<Site> {
+    let site = |host: String, address| Site {
+        host: Some(host),
+        program: "$CORACLE".to_owned(),
+        directory: directory.to_owned(),
+        kept: "$CLUSTER".to_owned(),
+        address,
+        variables: Vec::new(),
+        sees_driver: false,
+        processors: 1,
+        memory: 0,
+        user: "$UID".to_owned(),
+    };
+    let sites = match &spec.backends[0].kind {
+        Kind::Ssh { hosts, .. } => {
+            hosts.iter().map(|host| site(host.host.clone(), host.address)).collect()
+        }
+        _ => (1..=spec.nodes.max(1)).map(|number| site(format!("host {number}"), None)).collect(),
+    };
+    found::named(sites)
+}
+
+/// Where the node or replica of this number is; they count from 1.
+pub(super) fn site(sites: &[Site], number: u32) -> &Site {
+    &sites[(number.max(1) as usize - 1) % sites.len()]
+}
+
+/// Where the replica of this number is: on the hosts of the service's zones, in turn.
+pub(crate) fn service_site<'s>(
+    spec: &Spec,
+    sites: &'s [Site],
+    service: &Service,
+    number: u32,
+) -> &'s Site {
+    let hosts: &[SshHost] = match &spec.backends[0].kind {
+        Kind::Ssh { hosts, .. } => hosts,
+        _ => &[],
+    };
+    let is_in = |site: &&Site| {
+        let host = hosts.iter().find(|host| Some(&host.host) == site.host.as_ref());
+        host.and_then(|host| host.zone.as_ref()).is_some_and(|zone| service.zones.contains(zone))
+    };
+    let fit: Vec<&Site> = sites.iter().filter(is_in).collect();
+    // The file was checked: a zone of a service has a host. Without zones all hosts fit.
+    if fit.is_empty() {
+        return site(sites, number);
+    }
+    fit[(number.max(1) as usize - 1) % fit.len()]
+}
