@@ -37,8 +37,8 @@ const PROGRAMS: &[&str] = &[
 const INTEGRATION: &[&str] =
     &["x11-apps", "xauth", "dbus", "openssh-client", "python3-minimal", "libpython3-stdlib"];
 
-/// The same for the large programs of the suite `contract`.
-const SERVICES: &[&str] = &["postgresql", "redis-server", "rsync", "git"];
+/// The same for the large programs of the suites `contract` and `hosts`.
+const SERVICES: &[&str] = &["postgresql", "redis-server", "rsync", "git", "nginx-light", "haproxy"];
 
 /// The same for the suite `servers`.
 const SERVERS: &[&str] = &[

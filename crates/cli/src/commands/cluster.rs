@@ -119,7 +119,7 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
         let Exit(status) = interrupted.exit().unwrap_or(Exit::OK);
         Ok(Ran { status, notes: Vec::new(), lost: None })
     };
-    let ended = cluster.following(&spec, &setting, &shown, work);
+    let ended = cluster.following(&spec, (&setting, &directory), &shown, work);
     if let Ok(ran @ Ran { lost: Some(_), .. }) = &ended
         && cluster.can_stay()
     {

@@ -123,7 +123,7 @@ impl Drop for Slowed<'_> {
 }
 
 /// Ends all processes of a host, as a power failure does.
-fn fail(lab: &Lab, host: usize) {
+pub(crate) fn fail(lab: &Lab, host: usize) {
     while let [first, rest @ ..] = &lab.hosts.processes(host)[..] {
         first.kill();
         rest.iter().for_each(testkit::hosts::Process::kill);

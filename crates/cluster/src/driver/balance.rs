@@ -77,7 +77,9 @@ fn servers_on(cluster: &str, service: &str, host: &dyn Host) -> Result<Servers> 
     Ok(found)
 }
 
-/// Has the balancers of a service know these servers and no others.
+/// Has the balancers of a service know these servers, and no others but those on hosts that are
+/// lost: a balancer sees itself whether these are well. One whose own host is lost is told when
+/// that is back.
 ///
 /// # Errors
 /// If a file cannot be written. A balancer that does not answer is an error at the end, when the
@@ -99,7 +101,8 @@ pub(super) fn give(
             }
         }
     };
-    at_once(balanced.balancers.iter(), give).into_iter().collect()
+    let there = |one: &&Balancer| !hosts.is_away(one.host.as_deref());
+    at_once(balanced.balancers.iter().filter(there), give).into_iter().collect()
 }
 
 /// A server of a part of the balancer.
@@ -127,7 +130,8 @@ fn give_one(
     }
     let mut wanted = servers.running.clone();
     for server in known.iter().flat_map(|(_, found)| found).map(|one| &one.server) {
-        if servers.restarting.contains(&server.name) && !wanted.contains(server) {
+        let may_come = servers.restarting.contains(&server.name) || balanced.is_away(&server.name);
+        if may_come && !wanted.contains(server) {
             wanted.push(server.clone());
         }
     }

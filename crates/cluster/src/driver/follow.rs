@@ -11,9 +11,9 @@ use super::hosts::lock;
 use super::scale::Changing;
 use super::{Setting, Watcher};
 use crate::balance::{Active, Counted};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::place::Place;
-use crate::plan::{self, Plan, Site};
+use crate::plan::{self, Balanced, Plan, Site};
 use crate::scale::histogram::Histogram;
 use crate::scale::rule::{self, Measured, State};
 use crate::spec::{Scaling, Service, Spec, units};
@@ -30,6 +30,9 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// another address.
 const COMPARE: Duration = Duration::from_secs(10);
 
+/// By service, numbers of containers.
+pub(super) type StandIns = Mutex<BTreeMap<String, Vec<u32>>>;
+
 /// A cluster that is up.
 pub(super) struct Up<'a> {
     pub(super) spec: &'a Spec,
@@ -40,6 +43,8 @@ pub(super) struct Up<'a> {
     pub(super) watcher: &'a dyn Watcher,
     /// Held by the one service that is changed.
     pub(super) turn: Mutex<()>,
+    /// The numbers of containers that stand in for those on lost hosts, by service.
+    pub(super) stand_ins: &'a StandIns,
 }
 
 impl Up<'_> {
@@ -74,6 +79,7 @@ struct Following<'a> {
     up: &'a Up<'a>,
     service: &'a Service,
     rule: &'a Scaling,
+    balanced: &'a Balanced,
     admins: Vec<(Admin<'a>, Before)>,
     state: State,
     began: Instant,
@@ -97,19 +103,24 @@ struct Seen {
 /// Follows the rule of a service until the watcher asks for the end.
 ///
 /// # Errors
-/// If a balancer's host does not exist.
+/// If no host of a balancer answers.
 pub(super) fn follow(up: &Up<'_>, service: &Service, rule: &Scaling) -> Result<()> {
     let Some(balanced) = plan::balance::of(up.spec, up.sites, service) else { return Ok(()) };
     let admin = |balancer: &plan::Balancer| {
         let host = up.hosts.of(balancer.host.as_deref())?;
         Ok((Admin::of(balancer, host), Before::default()))
     };
+    let there = |one: &&plan::Balancer| !up.hosts.is_away(one.host.as_deref());
     let admins: Vec<(Admin<'_>, Before)> =
-        balanced.balancers.iter().map(admin).collect::<Result<_>>()?;
+        balanced.balancers.iter().filter(there).map(admin).collect::<Result<_>>()?;
+    if admins.is_empty() {
+        return Err(Error::new("not followed: the host of its balancer is lost"));
+    }
     let mut following = Following {
         up,
         service,
         rule,
+        balanced: &balanced,
         admins,
         state: State::default(),
         began: Instant::now(),
@@ -128,6 +139,32 @@ pub(super) fn follow(up: &Up<'_>, service: &Service, rule: &Scaling) -> Result<(
         following.turn();
     }
     Ok(())
+}
+
+/// Has a service behind a balancer have its number of containers while hosts are lost, until the
+/// watcher asks for the end.
+pub(super) fn stand_in(up: &Up<'_>, service: &Service, count: u32) {
+    let mut told = String::new();
+    let mut next = Instant::now();
+    while !up.watcher.is_stopped() {
+        if Instant::now() < next {
+            std::thread::sleep(GLANCE);
+            continue;
+        }
+        next = Instant::now() + COMPARE;
+        let done = up.changing(|changing| {
+            let mut all = lock(up.stand_ins);
+            changing.stand_in(service, count, all.entry(service.name.clone()).or_default())
+        });
+        match done {
+            Ok(_) => told.clear(),
+            Err(error) if error.to_string() != told => {
+                told = error.to_string();
+                up.watcher.note(&format!("{}: {told}", service.name));
+            }
+            Err(_) => {}
+        }
+    }
 }
 
 impl Following<'_> {
@@ -221,7 +258,8 @@ impl Following<'_> {
         for (admin, before) in &mut self.admins {
             match ask(admin, before) {
                 Ok((active, new, recent)) => {
-                    for one in active {
+                    // Those of hosts that are lost are no measure of the others.
+                    for one in active.into_iter().filter(|one| !self.balanced.is_away(&one.name)) {
                         busy += one.count;
                         // One that takes requests at all of its ports, from any balancer.
                         let is_ready = ready.entry(one.name).or_insert(true);

@@ -184,18 +184,36 @@ impl Task for Running {
 pub struct Hosts {
     here: Arc<dyn Host>,
     others: Vec<Arc<dyn Host>>,
+    /// Those that are not reached.
+    away: Vec<Lost>,
 }
 
 impl Hosts {
     /// A cluster of the machine that drives.
     pub fn here(host: impl Host + 'static) -> Self {
-        Self { here: Arc::new(host), others: Vec::new() }
+        Self { here: Arc::new(host), others: Vec::new(), away: Vec::new() }
     }
 
     /// The same machine drives a cluster of these hosts.
     #[must_use]
     pub fn with(self, others: Vec<Box<dyn Host>>) -> Self {
         Self { others: others.into_iter().map(Arc::from).collect(), ..self }
+    }
+
+    /// The same without these, which are not reached.
+    #[must_use]
+    pub(super) fn without(self, away: Vec<Lost>) -> Self {
+        Self { away, ..self }
+    }
+
+    /// The hosts of the cluster that were not reached.
+    pub(super) fn away(&self) -> &[Lost] {
+        &self.away
+    }
+
+    /// Whether this one of them was not.
+    pub(super) fn is_away(&self, name: Option<&str>) -> bool {
+        self.away.iter().any(|lost| Some(&*lost.host) == name)
     }
 
     /// The machine that drives.
@@ -214,7 +232,7 @@ impl Hosts {
         here.into_iter().chain(&self.others).map(|host| &**host)
     }
 
-    /// The hosts that are lost, each with the reason.
+    /// The hosts that were reached, and are lost, each with the reason.
     pub fn lost(&self) -> Vec<Lost> {
         let lost =
             |host: &dyn Host| host.lost().map(|why| Lost { host: host.name().to_owned(), why });
@@ -230,7 +248,7 @@ impl Hosts {
     /// The host of a step; the machine that drives where the step names none.
     ///
     /// # Errors
-    /// If there is none of that name.
+    /// If there is none of that name, or it was not reached.
     pub fn of(&self, name: Option<&str>) -> Result<&dyn Host> {
         self.find(name).map(|host| &**host)
     }
@@ -249,7 +267,11 @@ impl Hosts {
         let Some(name) = name else { return Ok(&self.here) };
         let mut all = self.is_local().then_some(&self.here).into_iter().chain(&self.others);
         let found = all.find(|host| host.name() == name);
-        found.ok_or_else(|| Error::new(format!("there is no host {name}")))
+        let why = || match self.away.iter().find(|lost| lost.host == name) {
+            Some(lost) => lost.why.clone(),
+            None => format!("there is no host {name}"),
+        };
+        found.ok_or_else(|| Error::new(why()))
     }
 }
 

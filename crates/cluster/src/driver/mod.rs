@@ -109,12 +109,11 @@ impl Setting {
             program: self.program.display().to_string(),
             directory: directory.display().to_string(),
             kept: place::directory(&self.store, cluster).display().to_string(),
-            address: None,
-            variables: Vec::new(),
             sees_driver: true,
             processors: self.processors,
             memory: crate::agent::memory(),
             user: rustix::process::geteuid().as_raw().to_string(),
+            ..Site::default()
         }
     }
 }
@@ -280,7 +279,7 @@ pub fn reach_some(setting: &Setting, cluster: &str) -> Result<(Hosts, Vec<Lost>)
         None => Ok((hosts, Vec::new())),
         Some(reach) if reach.is_over()? => Ok((hosts, Vec::new())),
         Some(reach) => {
-            let (nodes, lost) = reach.as_far_as_possible(setting, cluster)?;
+            let (nodes, lost) = reach.as_far_as_possible(setting, cluster, &[])?;
             Ok((nodes.driven_by(hosts), lost))
         }
     }
@@ -289,17 +288,44 @@ pub fn reach_some(setting: &Setting, cluster: &str) -> Result<(Hosts, Vec<Lost>)
 /// As [`reach`], with what a plan has to know of the hosts.
 fn reach_sites(setting: &Setting, cluster: &str, directory: &Path) -> Result<(Hosts, Vec<Site>)> {
     let hosts = setting.hosts();
+    let Some(reach) = kept(setting, cluster)? else {
+        return Ok((hosts, vec![setting.site(cluster, directory)]));
+    };
+    let nodes = reach.again(setting, cluster)?;
+    let sites = nodes.sites(cluster, directory, setting);
+    Ok((nodes.driven_by(hosts), sites))
+}
+
+/// The same as far as hosts answer. Those that are `lost` are not tried.
+///
+/// # Errors
+/// If none answers.
+fn reach_without(
+    setting: &Setting,
+    cluster: &str,
+    directory: &Path,
+    lost: &[Lost],
+) -> Result<(Hosts, Vec<Site>)> {
+    let hosts = setting.hosts();
+    let Some(reach) = kept(setting, cluster)? else {
+        return Ok((hosts, vec![setting.site(cluster, directory)]));
+    };
+    let (nodes, lost) = reach.as_far_as_possible(setting, cluster, lost)?;
+    let sites = reach.in_order(&nodes.sites(cluster, directory, setting));
+    Ok((nodes.driven_by(hosts).without(lost), sites))
+}
+
+/// How the hosts of a cluster that was started are reached; `None` for this machine.
+///
+/// # Errors
+/// If it was on the hosts of a job that has ended.
+fn kept(setting: &Setting, cluster: &str) -> Result<Option<Reach>> {
     match Reach::kept(&setting.store, cluster)? {
-        None => Ok((hosts, vec![setting.site(cluster, directory)])),
         Some(reach) if reach.is_over()? => {
             Err(Error::new(format!("the job that had cluster {cluster} has ended"))
                 .with_hint("start it again: coracle cluster up -f FILE"))
         }
-        Some(reach) => {
-            let nodes = reach.again(setting, cluster)?;
-            let sites = nodes.sites(cluster, directory, setting);
-            Ok((nodes.driven_by(hosts), sites))
-        }
+        kept => Ok(kept),
     }
 }
 

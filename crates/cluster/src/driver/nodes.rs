@@ -167,6 +167,11 @@ impl<'a> Nodes<'a> {
         }
     }
 
+    /// Whether a node is on a host that is lost.
+    fn is_on_lost(&self, service: &Service, number: u32) -> bool {
+        plan::service_site(self.up.spec, self.up.sites, service, number).is_lost
+    }
+
     /// The services of nodes.
     fn services(&self) -> impl Iterator<Item = &'a Service> {
         self.up.spec.services.iter().filter(|service| service.part == Some(Part::Compute))
@@ -290,6 +295,8 @@ impl<'a> Nodes<'a> {
                 (false, true) if runs => Some(REGISTERS),
                 _ => None,
             };
+            let is_lost = self.is_on_lost(service, number);
+            let lasts = lasts.filter(|_| !is_lost);
             let has_lasted = self.has_lasted(name, lasts);
             let add = |all: &mut Vec<String>, is: bool| all.extend(is.then(|| name.clone()));
             if node.is_down() {
@@ -302,7 +309,7 @@ impl<'a> Nodes<'a> {
                 add(&mut found.gone, state.is_some());
                 add(&mut found.stay, node.is_off() && number <= kind.min);
             } else if !runs {
-                add(&mut found.lost, true);
+                add(if is_lost { &mut found.cut_off } else { &mut found.lost }, true);
                 found.ended.extend(state.cloned());
             }
         }
@@ -358,6 +365,8 @@ struct Found {
     stay: Vec<String>,
     /// In use, without one.
     lost: Vec<String>,
+    /// In use, on a host that is lost.
+    cut_off: Vec<String>,
     /// Down for so long that they can be tried again.
     again: Vec<String>,
     /// Containers that should run, and have ended.
@@ -366,9 +375,8 @@ struct Found {
 
 impl Found {
     fn is_nothing(&self) -> bool {
-        [&self.wanted, &self.silent, &self.gone, &self.stay, &self.lost, &self.again]
-            .iter()
-            .all(|all| all.is_empty())
+        let now = [&self.wanted, &self.silent, &self.gone, &self.stay, &self.lost, &self.cut_off];
+        now.iter().all(|all| all.is_empty()) && self.again.is_empty()
     }
 
     /// Does all of it, and tells the first failure.
@@ -395,6 +403,7 @@ impl Found {
                 nodes.say(&format!("{}: no container runs any more", names.join(", ")));
                 nodes.set_down(names, "its container has ended")
             }),
+            some(&self.cut_off, &|names| nodes.set_down(names, "its host is lost")),
             some(&self.again, &|names| {
                 forget(names);
                 nodes.end(changing, names)?;

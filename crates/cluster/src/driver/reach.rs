@@ -32,6 +32,8 @@ use crate::wire::messages::{Facts, Hello};
 
 /// An agent answers within so long; `ssh` and `srun` may wait for a busy host.
 const ANSWER: Duration = Duration::from_mins(1);
+/// One that was lost is tried for so long, again and again: whoever asks for the end waits for it.
+const GLANCE: Duration = Duration::from_secs(5);
 /// A job whose hosts are released has ended within so long.
 const END: Duration = Duration::from_secs(5);
 
@@ -195,12 +197,23 @@ impl Reach {
     /// Starts an agent on each host, all at once. Also returns why those are not reached that are
     /// not, by their names.
     fn open(&self, setting: &Setting, hello: &Hello) -> Result<(Vec<Opened<'_>>, NotReached)> {
+        self.open_some(setting, hello, self.hosts.iter(), ANSWER)
+    }
+
+    /// The same on some of the hosts, which answer within so long.
+    fn open_some<'r>(
+        &self,
+        setting: &Setting,
+        hello: &Hello,
+        hosts: impl Iterator<Item = &'r Reached>,
+        within: Duration,
+    ) -> Result<(Vec<Opened<'r>>, NotReached)> {
         let binary = Binary::of(&setting.program).map_err(|error| {
             Error::new(format!("cannot read {}: {error}", setting.program.display()))
         })?;
         let binary = Arc::new(binary);
-        let deadline = Instant::now() + ANSWER;
-        let open = |host| {
+        let deadline = Instant::now() + within;
+        let open = |host: &'r Reached| {
             let began = Instant::now();
             let launcher = self.launcher(setting, host, &binary);
             let channel = Channel::open(&host.name, &launcher, hello, deadline)?;
@@ -210,7 +223,8 @@ impl Reach {
         };
         let mut failed = Vec::new();
         let mut opened = Vec::new();
-        for (host, one) in self.hosts.iter().zip(at_once(self.hosts.iter(), open)) {
+        let hosts: Vec<&Reached> = hosts.collect();
+        for (host, one) in hosts.iter().zip(at_once(hosts.iter().copied(), open)) {
             match one {
                 Ok(one) => opened.push(one),
                 Err(error) => failed.push((host.name.clone(), error)),
@@ -351,7 +365,8 @@ impl Reach {
         Ok((nodes, first(failed)))
     }
 
-    /// Reaches those hosts of a cluster that answer, and tells the others.
+    /// Reaches those hosts of a cluster that answer, and tells the others. Those that are `lost`
+    /// are not tried.
     ///
     /// # Errors
     /// If there is none, with the reason of the first.
@@ -359,17 +374,47 @@ impl Reach {
         &self,
         setting: &Setting,
         cluster: &str,
+        lost: &[Lost],
     ) -> Result<(Nodes, Vec<Lost>)> {
         if self.is_empty() {
             return Ok((Nodes::new(std::iter::empty()), Vec::new()));
         }
-        let (opened, mut failed) =
-            self.open(setting, &Hello::new(cluster, false, Duration::ZERO))?;
-        if opened.is_empty() && !failed.is_empty() {
-            return Err(failed.swap_remove(0).1);
+        let is_tried = |host: &&Reached| !lost.iter().any(|lost| lost.host == host.name);
+        let tried = self.hosts.iter().filter(is_tried);
+        let hello = Hello::new(cluster, false, Duration::ZERO);
+        let (opened, mut failed) = self.open_some(setting, &hello, tried, ANSWER)?;
+        if opened.is_empty() {
+            let why = || lost.first().map(|lost| Error::new(lost.why.clone()));
+            let failed = (!failed.is_empty()).then(|| failed.swap_remove(0).1);
+            return Err(failed.or_else(why).unwrap_or_else(|| Error::new("there are no hosts")));
         }
-        let lost = failed.into_iter().map(|(host, error)| Lost { host, why: error.to_string() });
-        Ok((Self::nodes(opened)?, lost.collect()))
+        let failed = failed.into_iter().map(|(host, error)| Lost { host, why: error.to_string() });
+        let lost = lost.iter().cloned().chain(failed).collect();
+        Ok((Self::nodes(opened)?, lost))
+    }
+
+    /// Those of these hosts that answer again.
+    pub(super) fn that_answer(&self, setting: &Setting, cluster: &str, lost: &[Lost]) -> Vec<Lost> {
+        let is_lost = |host: &&Reached| lost.iter().any(|lost| lost.host == host.name);
+        let hello = Hello::new(cluster, false, Duration::ZERO);
+        let tried = self.hosts.iter().filter(is_lost);
+        let opened = self.open_some(setting, &hello, tried, GLANCE);
+        let opened = opened.map(|(opened, _)| opened).unwrap_or_default();
+        let answers = |lost: &&Lost| opened.iter().any(|one| one.host.name == lost.host);
+        let found = lost.iter().filter(answers).cloned().collect();
+        for one in opened {
+            one.channel.close();
+        }
+        found
+    }
+
+    /// All hosts in their order, of which these are reached.
+    pub(super) fn in_order(&self, reached: &[Site]) -> Vec<Site> {
+        let site = |host: &Reached| {
+            let own = reached.iter().find(|site| site.host.as_ref() == Some(&host.name)).cloned();
+            own.unwrap_or_else(|| Site::lost(host.name.clone(), host.address))
+        };
+        self.hosts.iter().map(site).collect()
     }
 
     fn nodes(opened: Vec<Opened<'_>>) -> Result<Nodes> {
@@ -487,6 +532,7 @@ impl Nodes {
         let site = |(remote, address): &(Remote, Option<Ipv4Addr>)| {
             let facts = remote.facts();
             Site {
+                is_lost: false,
                 host: Some(remote.name().to_owned()),
                 program: facts.executable.display().to_string(),
                 directory: directory.display().to_string(),

@@ -1,7 +1,7 @@
 //! More or fewer containers of a service in a cluster that is up, and new ones in their place.
 //!
-//! The containers of a service are counted from 1 without gaps: new ones have the next numbers, and
-//! the last ones go first. Nothing is remembered beside the containers.
+//! The containers of a service are counted from 1, without gaps where all hosts answer: new ones
+//! have the next numbers, and the last ones go first. Nothing is remembered beside the containers.
 
 use std::path::Path;
 
@@ -78,6 +78,9 @@ pub fn replace(
     services.iter().try_for_each(|service| is_ours(service))?;
     let change = |changing: &Changing<'_>| {
         if services.iter().any(|service| service.part.is_some()) {
+            if let Some(lost) = changing.phases.hosts.away().first() {
+                return Err(Error::new(lost.why.clone()));
+            }
             let Phases { hosts, sites, kept, .. } = changing.phases;
             slurm::configure(spec, (hosts, sites), (setting, kept))?;
         }
@@ -131,6 +134,12 @@ fn is_allowed(service: &Service, count: u32) -> Result<()> {
     }
 }
 
+/// Those of the numbers that no container has.
+fn missing(numbers: &[u32], there: &[(u32, Container)]) -> Vec<u32> {
+    let is_there = |number: &&u32| there.iter().any(|(other, _)| other == *number);
+    numbers.iter().filter(|number| !is_there(number)).copied().collect()
+}
+
 /// Changes a cluster that is up.
 fn changing<T>(
     spec: &Spec,
@@ -143,7 +152,7 @@ fn changing<T>(
         return Err(not_up(&spec.name));
     }
     let place = Place::take(&setting.store, &spec.name)?;
-    let reached = super::reach_sites(setting, &spec.name, directory)
+    let reached = super::reach_without(setting, &spec.name, directory, &[])
         .and_then(|reached| members(&spec.name, &reached.0).map(|_| reached));
     let (hosts, sites) = match reached {
         Ok(reached) => reached,
@@ -156,6 +165,7 @@ fn changing<T>(
     if hosts.is_local() {
         place.share()?;
     }
+    hosts.away().iter().for_each(|lost| watcher.note(&lost.why));
     let plan = plan::plan(spec, &sites);
     change(&Changing::of(spec, &plan, (&hosts, &sites), place.path(), watcher))
 }
@@ -188,13 +198,17 @@ impl<'a> Changing<'a> {
 
     /// The same with those that have ended. What is set aside has no number.
     fn all(&self, service: &Service) -> Result<Vec<(u32, Container)>> {
-        let all = status::status(&self.spec.name, self.phases.hosts)?.into_iter();
-        let numbered = all.filter(|one| one.role == service.name).filter_map(|one| {
+        Ok(self.numbered(service, status::status(&self.spec.name, self.phases.hosts)?))
+    }
+
+    fn numbered(&self, service: &Service, all: Vec<Container>) -> Vec<(u32, Container)> {
+        let own = all.into_iter().filter(|one| one.role == service.name);
+        let numbered = own.filter_map(|one| {
             let short = status::short(&self.spec.name, &one.name);
             let number = short.rsplit_once('-')?.1.parse().ok()?;
             Some((number, one))
         });
-        Ok(numbered.collect())
+        numbered.collect()
     }
 
     /// Has the balancers of a service know its containers, and ends what a killed driver has left.
@@ -203,8 +217,8 @@ impl<'a> Changing<'a> {
         self.tell_balancers(service, |_| true)
     }
 
-    /// Has a service have so many containers. Nothing happens if it has not `from` of them, where
-    /// that is given: somebody else has changed it.
+    /// Has a service have so many containers on the hosts that answer. Nothing happens if it has
+    /// not `from` of them, where that is given: somebody else has changed it.
     pub(super) fn set(&self, service: &Service, count: u32, from: Option<u32>) -> Result<Scaled> {
         self.mend(service)?;
         let there = self.containers(service)?;
@@ -213,17 +227,51 @@ impl<'a> Changing<'a> {
             self.tell_balancers(service, |_| true)?;
             return Ok(Scaled { before, now: before });
         }
-        let is_there = |number: &u32| there.iter().any(|(other, _)| other == number);
-        let missing: Vec<u32> = (1..=count).filter(|number| !is_there(number)).collect();
+        let wanted = plan::numbers(self.spec, self.phases.sites, service, count)?;
+        let missing = missing(&wanted, &there);
         self.grow(service, &missing)?;
         // A command of a driver that was killed may have started one meanwhile.
         let mut gone = self.all(service)?;
-        gone.retain(|(number, _)| !(1..=count).contains(number));
+        gone.retain(|(number, _)| !wanted.contains(number));
         self.shrink(service, &gone)?;
         if missing.is_empty() && gone.is_empty() {
             self.tell_balancers(service, |_| true)?;
         }
         Ok(Scaled { before, now: count })
+    }
+
+    /// Has a service behind a balancer have so many containers also while hosts are lost. `started`
+    /// are the numbers that this has added, which go again when all hosts are back.
+    pub(super) fn stand_in(
+        &self,
+        service: &Service,
+        count: u32,
+        started: &mut Vec<u32>,
+    ) -> Result<()> {
+        let there = self.containers(service)?;
+        if self.phases.sites.iter().any(|site| site.is_lost) {
+            let wanted = plan::numbers(self.spec, self.phases.sites, service, count)?;
+            let lacking = (count as usize).saturating_sub(there.len());
+            let mut new = missing(&wanted, &there);
+            new.truncate(lacking);
+            if !new.is_empty() {
+                self.grow(service, &new)?;
+                let names: Vec<String> =
+                    new.iter().map(|number| format!("{}-{number}", service.name)).collect();
+                let text = format!("{}: in the place of what is on lost hosts", names.join(", "));
+                self.phases.watcher.note(&text);
+                started.extend(new);
+                return Ok(());
+            }
+        } else {
+            let all: Vec<u32> = (1..=count).collect();
+            self.grow(service, &missing(&all, &there))?;
+            let mut gone = self.all(service)?;
+            gone.retain(|(number, _)| started.contains(number));
+            self.shrink(service, &gone)?;
+            started.clear();
+        }
+        self.tell_balancers(service, |_| true)
     }
 
     /// Starts containers of these numbers, and has the balancers know them when they are ready.
@@ -248,8 +296,7 @@ impl<'a> Changing<'a> {
     /// If the watcher asks for the end.
     pub(super) fn start(&self, service: &Service, numbers: &[u32]) -> Result<Vec<(u32, Error)>> {
         let there = self.containers(service)?;
-        let is_there = |number: &u32| there.iter().any(|(other, _)| other == number);
-        let missing: Vec<u32> = numbers.iter().copied().filter(|n| !is_there(n)).collect();
+        let missing = missing(numbers, &there);
         let stopped = || self.phases.watcher.is_stopped();
         let mut failed = Vec::new();
         for some in missing.chunks(AT_ONCE) {
@@ -270,10 +317,12 @@ impl<'a> Changing<'a> {
         self.shrink(service, &gone)
     }
 
-    /// Removes containers that did not become ready.
+    /// Removes containers that did not become ready. What is on a host that is lost meanwhile stays.
     fn remove_new(&self, service: &Service, numbers: &[u32]) {
-        let Ok(all) = self.all(service) else { return };
-        let new = all.into_iter().filter(|(number, _)| numbers.contains(number));
+        let all = status::status_of_reached(&self.spec.name, self.phases.hosts);
+        let Ok((all, _)) = all else { return };
+        let new =
+            self.numbered(service, all).into_iter().filter(|(number, _)| numbers.contains(number));
         let new: Vec<Container> = new.map(|(_, container)| container).collect();
         if let Err(left) = self.remove(&new) {
             self.phases.watcher.note(&left.to_string());

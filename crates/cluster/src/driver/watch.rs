@@ -1,5 +1,6 @@
 //! A cluster that is up is watched: rules are followed, a batch system gets the nodes that it asks
-//! for, hosts that are lost are told, and the end by somebody else is seen.
+//! for, hosts that are lost are told, others have what was on these, and the end by somebody else
+//! is seen.
 //!
 //! One process at a time follows the rules of a cluster and its batch system. It holds the lock of
 //! a file in the cluster's directory, and ends when that file is gone: so `down` ends it without
@@ -12,17 +13,20 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
 use super::at::words;
-use super::follow::{Up, follow};
+use super::follow::{StandIns, Up, follow, stand_in};
+use super::hosts::lock;
 use super::member::members;
+use super::reach::Reach;
 use super::{Cluster, Lost, Setting, Watcher, nodes, status_of_reached};
 use crate::error::{Error, Result};
 use crate::place;
-use crate::spec::{Replicas, Scaling, Service, Spec};
+use crate::spec::{Kind, Replicas, Scaling, Service, Spec};
 
 /// How often is looked whether somebody asks for the end.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -48,10 +52,22 @@ fn with_rules(spec: &Spec) -> impl Iterator<Item = (&Service, &Scaling)> {
     })
 }
 
-/// Whether a cluster of a file changes by itself: its rules have to be followed, or its batch
-/// system asks for nodes.
+/// The services of a file that have their number of containers also while hosts are lost.
+fn with_stand_ins(spec: &Spec) -> impl Iterator<Item = (&Service, u32)> {
+    let has_others = spec.backends[0].kind != Kind::Local;
+    let behind = move |service: &&Service| has_others && service.balance.is_some();
+    spec.services.iter().filter(behind).filter_map(|service| match service.replicas {
+        Replicas::Fixed(count) => Some((service, count)),
+        Replicas::Scaled(_) => None,
+    })
+}
+
+/// Whether a cluster of a file changes by itself: its rules have to be followed, its batch system
+/// asks for nodes, or what was on lost hosts is started on others.
 pub fn is_followed(spec: &Spec) -> bool {
-    with_rules(spec).next().is_some() || spec.batch.is_some()
+    with_rules(spec).next().is_some()
+        || spec.batch.is_some()
+        || with_stand_ins(spec).next().is_some()
 }
 
 /// What says that this process follows the rules of a cluster.
@@ -101,11 +117,11 @@ impl Watcher for Until<'_> {
 
 impl Cluster {
     /// Does something while the rules of the cluster's file are followed, if it has some and no
-    /// other process follows them.
+    /// other process follows them. `directory` is where relative paths of the file start, absolute.
     pub fn following<T>(
         &self,
         spec: &Spec,
-        setting: &Setting,
+        (setting, directory): (&Setting, &Path),
         watcher: &dyn Watcher,
         work: impl FnOnce() -> T,
     ) -> T {
@@ -125,43 +141,14 @@ impl Cluster {
         };
         let over = AtomicBool::new(false);
         // The work has the watcher's signals: here they would be lost to it.
-        let stop = || over.load(Ordering::Relaxed) || !held.is_wanted();
-        std::thread::scope(|scope| {
-            scope.spawn(|| self.follow(spec, setting, watcher, &stop));
+        let is_over = || over.load(Ordering::Relaxed) || !held.is_wanted();
+        let following = Following { setting, directory, watcher, is_over: &is_over };
+        thread::scope(|scope| {
+            scope.spawn(|| following.go_on(self, spec));
             let done = work();
             over.store(true, Ordering::Relaxed);
             done
         })
-    }
-
-    /// Follows all rules until that is over.
-    fn follow(
-        &self,
-        spec: &Spec,
-        setting: &Setting,
-        watcher: &dyn Watcher,
-        stop: &(dyn Fn() -> bool + Sync),
-    ) {
-        let until = Until { watcher, stop };
-        let (hosts, sites, plan) = (&self.hosts, &self.sites[..], &self.plan);
-        let turn = Mutex::new(());
-        let up = Up { spec, setting, hosts, sites, plan, watcher: &until, turn };
-        std::thread::scope(|scope| {
-            let batch = &up;
-            scope.spawn(move || {
-                if let Err(error) = nodes::serve(batch) {
-                    batch.watcher.note(&error.to_string());
-                }
-            });
-            for (service, rule) in with_rules(spec) {
-                let up = &up;
-                scope.spawn(move || {
-                    if let Err(error) = follow(up, service, rule) {
-                        up.watcher.note(&format!("{}: {error}", service.name));
-                    }
-                });
-            }
-        });
     }
 
     /// Waits until the watcher asks for the end, or somebody else has ended the cluster. Hosts that
@@ -173,7 +160,7 @@ impl Cluster {
         let mut told: Vec<Lost> = Vec::new();
         let (mut asked, mut looked) = (Instant::now(), Instant::now());
         while !watcher.is_stopped() {
-            std::thread::sleep(GLANCE);
+            thread::sleep(GLANCE);
             if asked.elapsed() >= HOSTS {
                 asked = Instant::now();
                 let lost = self.hosts.lost();
@@ -209,57 +196,166 @@ pub fn watch(
     directory: &Path,
     watcher: &dyn Watcher,
 ) -> Result<()> {
-    let reach = |spec: &Spec| -> Result<Cluster> {
-        if !is_followed(spec) {
-            let fact = "the file has no rule that could be followed, and no batch system";
-            return Err(Error::new(fact).with_hint("see replicas and [batch] in docs/cluster.md"));
-        }
-        let (hosts, sites) = super::reach_sites(setting, &spec.name, directory)?;
-        members(&spec.name, &hosts)?;
-        let plan = crate::plan::plan(spec, &sites);
-        Ok(Cluster { hosts, sites, plan, is_new: false, time: None, ends_with_driver: false })
-    };
-    let mut cluster = reach(spec)?;
+    let cluster = reached(spec, setting, directory, &[])?;
     let held = Held::take(setting, &spec.name)?.ok_or_else(|| {
         let fact = format!("another process follows cluster {}", spec.name);
         Error::new(fact).with_hint("end that one, or let it go on")
     })?;
     let is_over = || watcher.is_stopped() || !held.is_wanted();
-    let mut spec = spec.clone();
-    let mut stamp = stamp_of(&spec.path);
-    loop {
-        let stop =
-            || is_over() || stamp_of(&spec.path) != stamp || !cluster.hosts.lost().is_empty();
-        cluster.follow(&spec, setting, watcher, &stop);
-        cluster.hosts.lost().iter().for_each(|lost| watcher.note(&lost.why));
-        // Again, with what the file says now and the hosts that answer now.
+    cluster.hosts.away().iter().for_each(|lost| watcher.note(&lost.why));
+    Following { setting, directory, watcher, is_over: &is_over }.go_on(&cluster, spec);
+    Ok(())
+}
+
+/// A cluster that is up, on the hosts that answer. Those that are `lost` are not tried.
+fn reached(spec: &Spec, setting: &Setting, directory: &Path, lost: &[Lost]) -> Result<Cluster> {
+    if !is_followed(spec) {
+        let fact = "the file has no rule that could be followed, and no batch system";
+        return Err(Error::new(fact).with_hint("see replicas and [batch] in docs/cluster.md"));
+    }
+    let (hosts, sites) = super::reach_without(setting, &spec.name, directory, lost)?;
+    members(&spec.name, &hosts)?;
+    let plan = crate::plan::plan(spec, &sites);
+    Ok(Cluster { hosts, sites, plan, is_new: false, time: None, ends_with_driver: false })
+}
+
+/// How a cluster is followed.
+struct Following<'a> {
+    setting: &'a Setting,
+    directory: &'a Path,
+    watcher: &'a dyn Watcher,
+    is_over: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Following<'_> {
+    /// Follows a cluster until that is over: with what its file says at any time, and the hosts
+    /// that answer.
+    fn go_on(&self, first: &Cluster, spec: &Spec) {
+        let (mut own, mut spec): (Option<Cluster>, Spec) = (None, spec.clone());
+        let stand_ins = StandIns::default();
+        let mut stamp = stamp_of(&spec.path);
+        loop {
+            let cluster = own.as_ref().unwrap_or(first);
+            let back = Mutex::<Vec<Lost>>::default();
+            let is_changed = || stamp_of(&spec.path) != stamp || !lock(&back).is_empty();
+            let stop = || (self.is_over)() || is_changed() || !cluster.hosts.lost().is_empty();
+            thread::scope(|scope| {
+                scope.spawn(|| self.look_for_lost(cluster, &back, &stop));
+                self.follow(cluster, &spec, &stand_ins, &stop);
+            });
+            let mut lost = cluster.hosts.lost();
+            self.tell("goes on without", &lost);
+            let back = lock(&back);
+            self.tell("is there again:", &back);
+            lost.extend(cluster.hosts.away().iter().filter(|one| !back.contains(one)).cloned());
+            drop(back);
+            let Some(again) = self.again(&spec, &mut stamp, lost) else { return };
+            let (reached, new) = again;
+            (own, spec) = (Some(reached), new);
+        }
+    }
+
+    fn tell(&self, what: &str, hosts: &[Lost]) {
+        let names: Vec<&str> = hosts.iter().map(|lost| &*lost.host).collect();
+        if !names.is_empty() {
+            self.watcher.note(&format!("{what} {}", names.join(", ")));
+        }
+    }
+
+    /// Looks whether hosts that are lost answer again, and adds the first that do.
+    fn look_for_lost(&self, cluster: &Cluster, back: &Mutex<Vec<Lost>>, stop: &dyn Fn() -> bool) {
+        let name = &cluster.plan.cluster;
+        let away = cluster.hosts.away();
+        let Ok(Some(reach)) = Reach::kept(&self.setting.store, name) else { return };
+        while !away.is_empty() && wait(AGAIN, stop) {
+            let found = reach.that_answer(self.setting, name, away);
+            if !found.is_empty() {
+                *lock(back) = found;
+                return;
+            }
+        }
+    }
+
+    /// Reaches the cluster again, with what the file says now. `None` if that is over.
+    fn again(
+        &self,
+        spec: &Spec,
+        stamp: &mut Stamp,
+        mut lost: Vec<Lost>,
+    ) -> Option<(Cluster, Spec)> {
         let mut told = String::new();
         loop {
-            if is_over() {
-                return Ok(());
+            if (self.is_over)() {
+                return None;
             }
-            stamp = stamp_of(&spec.path);
+            *stamp = stamp_of(&spec.path);
             let again = crate::spec::read_to_start(&spec.path)
-                .and_then(|new| same_name(&spec, new))
-                .and_then(|new| Ok((reach(&new)?, new)));
+                .and_then(|new| same_name(spec, new))
+                .and_then(|new| Ok((reached(&new, self.setting, self.directory, &lost)?, new)));
             match again {
-                Ok((reached, new)) => {
-                    (cluster, spec) = (reached, new);
-                    break;
+                Ok(again) => {
+                    self.watcher.note("begins again, with the file and the hosts as they are now");
+                    return Some(again);
                 }
                 Err(error) if error.to_string() == told => {}
                 Err(error) => {
                     told = error.to_string();
-                    watcher.note(&format!("nothing is followed until that is mended: {told}"));
+                    let text = format!("nothing is followed until that is mended: {told}");
+                    self.watcher.note(&text);
                 }
             }
-            let until = Instant::now() + AGAIN;
-            while !is_over() && Instant::now() < until && stamp_of(&spec.path) == stamp {
-                std::thread::sleep(GLANCE);
-            }
+            // No host may have answered: then all are tried.
+            lost.clear();
+            wait(AGAIN, &|| (self.is_over)() || stamp_of(&spec.path) != *stamp);
         }
-        watcher.note("begins again, with the file and the hosts as they are now");
     }
+
+    /// Follows all that a file asks for until that is to stop.
+    fn follow(
+        &self,
+        cluster: &Cluster,
+        spec: &Spec,
+        stand_ins: &StandIns,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) {
+        let until = Until { watcher: self.watcher, stop };
+        let Cluster { hosts, sites, plan, .. } = cluster;
+        let (setting, turn) = (self.setting, Mutex::new(()));
+        let up = &Up { spec, setting, hosts, sites, plan, watcher: &until, turn, stand_ins };
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                if let Err(error) = nodes::serve(up) {
+                    up.watcher.note(&error.to_string());
+                }
+            });
+            for (service, rule) in with_rules(spec) {
+                scope.spawn(move || {
+                    if let Err(error) = follow(up, service, rule) {
+                        up.watcher.note(&format!("{}: {error}", service.name));
+                    }
+                });
+            }
+            let is_whole = hosts.away().is_empty() && lock(stand_ins).is_empty();
+            for (service, count) in with_stand_ins(spec).filter(|_| !is_whole) {
+                scope.spawn(move || stand_in(up, service, count));
+            }
+            while !stop() {
+                thread::sleep(GLANCE);
+            }
+        });
+    }
+}
+
+/// Waits for so long; returns false at once where `stop` says so.
+fn wait(time: Duration, stop: &dyn Fn() -> bool) -> bool {
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        if stop() {
+            return false;
+        }
+        thread::sleep(GLANCE);
+    }
+    !stop()
 }
 
 /// A file that is another cluster's now says nothing about this one.
@@ -270,8 +366,11 @@ fn same_name(spec: &Spec, new: Spec) -> Result<Spec> {
     Err(Error::new(format!("the file is of cluster {} now", new.name)))
 }
 
+/// What changes when a file is written.
+type Stamp = Option<(u64, u64, i64, i64)>;
+
 /// What changes when a file is written; `None` if it is not there.
-fn stamp_of(path: &Path) -> Option<(u64, u64, i64, i64)> {
+fn stamp_of(path: &Path) -> Stamp {
     let meta = path.metadata().ok()?;
     Some((meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()))
 }
@@ -317,7 +416,7 @@ pub fn watch_apart(spec: &Spec, setting: &Setting, file: &Path) -> Result<PathBu
             let fact = format!("cluster {} is not followed: {why}", spec.name);
             return Err(Error::new(fact).with_hint("try: coracle cluster watch -f FILE"));
         }
-        std::thread::sleep(GLANCE / 5);
+        thread::sleep(GLANCE / 5);
     }
     Ok(log)
 }
@@ -345,7 +444,7 @@ pub(super) fn end(setting: &Setting, cluster: &str) -> Result<()> {
                 Error::new(fact).with_hint("end the process 'coracle cluster watch' yourself")
             );
         }
-        std::thread::sleep(GLANCE / 5);
+        thread::sleep(GLANCE / 5);
     }
     Ok(())
 }

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use super::{
-    Act, PROGRAM, Phase, ReadyBy, SERVICE_LABEL, Site, Step, beginning, in_passing, known_to_all,
-    pair, service_site,
+    Act, PROGRAM, Phase, ReadyBy, SERVICE_LABEL, Site, Step, beginning, fitting, in_passing,
+    known_to_all, pair, service_site,
 };
 use crate::balance::{self, Front};
 use crate::spec::{Image, Service, Spec, balancers, units};
@@ -27,6 +27,18 @@ pub struct Balanced {
     pub balancers: Vec<Balancer>,
     /// How long a container that is to go has for the requests that it is at.
     pub drain: Duration,
+    /// Whether the hosts are lost that its containers are on by their numbers, in turn.
+    lost: Vec<bool>,
+}
+
+impl Balanced {
+    /// Whether a container of the service is on a host that is lost. `name` is without the
+    /// cluster's.
+    pub fn is_away(&self, name: &str) -> bool {
+        let number = name.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok());
+        let turn = number.and_then(|number| number.checked_sub(1)?.checked_rem(self.lost.len()));
+        turn.is_some_and(|turn| self.lost[turn])
+    }
 }
 
 /// A balancer.
@@ -64,6 +76,7 @@ pub(crate) fn of(spec: &Spec, sites: &[Site], service: &Service) -> Option<Balan
         front: Front::of(service)?,
         balancers: (1..=count).map(balancer).collect(),
         drain: balance.drain,
+        lost: fitting(spec, sites, service).into_iter().map(|site| site.is_lost).collect(),
     })
 }
 

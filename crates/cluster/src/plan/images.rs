@@ -36,7 +36,8 @@ pub(super) fn spread(spec: &Spec, sites: &[Site]) -> Vec<Step> {
         }
         _ => None,
     };
-    let mut hosts: Vec<String> = sites.iter().filter_map(|site| site.host.clone()).collect();
+    let there = sites.iter().filter(|site| !site.is_lost);
+    let mut hosts: Vec<String> = there.filter_map(|site| site.host.clone()).collect();
     let mut zones: Vec<Option<String>> = Vec::new();
     hosts.iter().map(zone).for_each(|zone| {
         if !zones.contains(&zone) {

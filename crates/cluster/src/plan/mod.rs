@@ -24,9 +24,9 @@ use crate::slurm::Part;
 use crate::spec::{Image, Kind, Launch, Network, Ready, Service, Spec, units};
 
 pub use balance::{Balanced, Balancer};
-pub(crate) use sites::service_site;
-use sites::site;
 pub use sites::{Site, unknown_sites};
+use sites::{fitting, site};
+pub(crate) use sites::{numbers, service_site};
 
 /// The label of every container and network of a cluster, with the cluster's name.
 pub const LABEL: &str = "coracle.cluster";
@@ -609,7 +609,7 @@ fn known_to_all(
         let act = Act::Known(in_passing(spec, site, image, words));
         Step { host: site.host.clone(), act }
     };
-    sites.iter().map(step).collect()
+    sites.iter().filter(|site| !site.is_lost).map(step).collect()
 }
 
 /// A command of this program in a container that ends with it.

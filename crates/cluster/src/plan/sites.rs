@@ -3,10 +3,11 @@
 use std::net::Ipv4Addr;
 
 use super::found;
+use crate::error::{Error, Result};
 use crate::spec::{Kind, Service, Spec, SshHost};
 
 /// What a plan has to know of a host.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Site {
     /// Its name; `None` for the machine that drives.
     pub host: Option<String>,
@@ -29,9 +30,16 @@ pub struct Site {
     pub memory: u64,
     /// The caller's user id there.
     pub user: String,
+    /// It does not answer: only its name and its address are known.
+    pub is_lost: bool,
 }
 
 impl Site {
+    /// A host that does not answer.
+    pub(crate) fn lost(host: String, address: Option<Ipv4Addr>) -> Self {
+        Self { host: Some(host), address, is_lost: true, ..Self::default() }
+    }
+
     /// The path of the host file of MPI.
     pub fn host_file(&self) -> String {
         format!("{}/hosts", self.kept)
@@ -56,11 +64,9 @@ pub fn unknown_sites(spec: &Spec, directory: &str) -> Vec<Site> {
         directory: directory.to_owned(),
         kept: "$CLUSTER".to_owned(),
         address,
-        variables: Vec::new(),
-        sees_driver: false,
         processors: 1,
-        memory: 0,
         user: "$UID".to_owned(),
+        ..Site::default()
     };
     let sites = match &spec.backends[0].kind {
         Kind::Ssh { hosts, .. } => {
@@ -83,6 +89,12 @@ pub(crate) fn service_site<'s>(
     service: &Service,
     number: u32,
 ) -> &'s Site {
+    let fit = fitting(spec, sites, service);
+    fit[(number.max(1) as usize - 1) % fit.len()]
+}
+
+/// The hosts of a service's zones; all hosts where it has none.
+pub(super) fn fitting<'s>(spec: &Spec, sites: &'s [Site], service: &Service) -> Vec<&'s Site> {
     let hosts: &[SshHost] = match &spec.backends[0].kind {
         Kind::Ssh { hosts, .. } => hosts,
         _ => &[],
@@ -92,9 +104,31 @@ pub(crate) fn service_site<'s>(
         host.and_then(|host| host.zone.as_ref()).is_some_and(|zone| service.zones.contains(zone))
     };
     let fit: Vec<&Site> = sites.iter().filter(is_in).collect();
-    // The file was checked: a zone of a service has a host. Without zones all hosts fit.
-    if fit.is_empty() {
-        return site(sites, number);
+    // The file was checked: a zone of a service has a host.
+    if fit.is_empty() { sites.iter().collect() } else { fit }
+}
+
+/// The numbers of a service's replicas, if there are to be so many. A balancer takes any replica
+/// for any other, so those behind one have the first numbers whose hosts answer: a number has
+/// always the same host, and none is started twice when a lost host is back.
+///
+/// # Errors
+/// If a service behind a balancer has no host that answers.
+pub(crate) fn numbers(
+    spec: &Spec,
+    sites: &[Site],
+    service: &Service,
+    count: u32,
+) -> Result<Vec<u32>> {
+    if service.balance.is_none() {
+        return Ok((1..=count).collect());
     }
-    fit[(number.max(1) as usize - 1) % fit.len()]
+    let fit = fitting(spec, sites, service);
+    if fit.iter().all(|site| site.is_lost) {
+        let why = if service.zones.is_empty() { "" } else { " of its zones" };
+        return Err(Error::new(format!("{}: all hosts{why} are lost", service.name)));
+    }
+    let lost = fit.into_iter().map(|site| site.is_lost).cycle();
+    let there = (1..).zip(lost).filter(|(_, is_lost)| !is_lost);
+    Ok(there.map(|(number, _)| number).take(count as usize).collect())
 }

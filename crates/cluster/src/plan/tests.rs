@@ -13,12 +13,11 @@ fn explained(name: &str) -> String {
             program: "/bin/coracle".into(),
             directory: "/lab".into(),
             kept: "/store/clusters/x".into(),
-            address: None,
-            variables: Vec::new(),
             sees_driver: true,
             processors: 8,
             memory: 8 << 30,
             user: "1000".into(),
+            ..Site::default()
         }],
         _ => unknown_sites(&spec, "/lab"),
     };
