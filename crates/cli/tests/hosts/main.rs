@@ -6,6 +6,7 @@
 //! so no case passes because the hosts share a kernel.
 
 mod failures;
+mod farm;
 mod images;
 mod kills;
 mod lab;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         readme::CASES,
         failures::CASES,
         zones::CASES,
+        farm::CASES,
         kills::CASES,
     ];
     let mut suite = Suite::new();

@@ -172,3 +172,26 @@ fn replicas_are_on_hosts_of_their_zones() {
     let expected = ["lab-db-1 e1", "lab-db-2 e2", "lab-db-3 e1", "lab-web-1 n", "lab-web-2 e1"];
     assert_eq!(started.collect::<Vec<_>>(), expected);
 }
+
+#[test]
+fn containers_behind_a_balancer_have_the_numbers_of_hosts_that_answer() {
+    let text = "name = \"lab\"\nimage = \"a\"\nbackend = [{ kind = \"ssh\", hosts = [\"a\", \"b\", \
+                \"c\"] }]\n[service.web]\npublish = [\"80\"]\n\
+                balance = { by = \"haproxy\", image = \"a\" }\n[service.db]\n";
+    let spec = crate::spec::parse(Path::new("lab.toml"), text).unwrap();
+    let mut sites = unknown_sites(&spec, "/lab");
+    let service = |name: &str| spec.services.iter().find(|one| one.name == name).unwrap();
+    let (web, db) = (service("web"), service("db"));
+    assert_eq!(numbers(&spec, &sites, web, 4).unwrap(), [1, 2, 3, 4]);
+    sites[1] = Site::lost("b".to_owned(), None);
+    assert_eq!(numbers(&spec, &sites, web, 4).unwrap(), [1, 3, 4, 6]);
+    // Nobody knows whether it still runs.
+    assert_eq!(numbers(&spec, &sites, db, 2).unwrap(), [1, 2]);
+    let balanced = balance::of(&spec, &sites, web).unwrap();
+    let away = ["web-1", "web-2", "web-5", "web-6", "web"].map(|name| balanced.is_away(name));
+    assert_eq!(away, [false, true, true, false, false]);
+    for site in &mut sites {
+        site.is_lost = true;
+    }
+    assert_eq!(numbers(&spec, &sites, web, 1).unwrap_err().to_string(), "web: all hosts are lost");
+}
