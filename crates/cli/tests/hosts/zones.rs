@@ -173,9 +173,9 @@ fn web(lab: &Lab) -> Outcome {
 
     let is_cut = std::env::var_os(ALL).is_some();
     if is_cut {
-        lab.hosts.cut(1, true)
+        lab.hosts.cut(1, true);
     } else {
-        fail(lab, 1)
+        fail(lab, 1);
     }
     are(&["web-1 host1", "web-3 host3", "web-4 host1"]);
     answered_by(&client, &["web-1", "web-3", "web-4"]);
@@ -185,9 +185,9 @@ fn web(lab: &Lab) -> Outcome {
     are(&["web-1 host1", "web-3 host3", "web-4 host1"]);
 
     if is_cut {
-        lab.hosts.cut(1, false)
+        lab.hosts.cut(1, false);
     } else {
-        lab.mend_servers()?
+        lab.mend_servers()?;
     }
     are(&["web-1 host1", "web-2 host2", "web-3 host3"]);
     answered_by(&client, &["web-1", "web-2", "web-3"]);

@@ -317,7 +317,7 @@ impl<'a> Changing<'a> {
         self.shrink(service, &gone)
     }
 
-    /// Removes containers that did not become ready. What is on a host that is lost meanwhile stays.
+    /// Removes containers that did not become ready. What is on a lost host stays.
     fn remove_new(&self, service: &Service, numbers: &[u32]) {
         let all = status::status_of_reached(&self.spec.name, self.phases.hosts);
         let Ok((all, _)) = all else { return };

@@ -210,7 +210,8 @@ pub fn watch(
 /// A cluster that is up, on the hosts that answer. Those that are `lost` are not tried.
 fn reached(spec: &Spec, setting: &Setting, directory: &Path, lost: &[Lost]) -> Result<Cluster> {
     if !is_followed(spec) {
-        let fact = "the file has no rule that could be followed, and no batch system";
+        let fact = "the file has no rule that could be followed, no batch system, and no balancer on \
+                    several hosts";
         return Err(Error::new(fact).with_hint("see replicas and [batch] in docs/cluster.md"));
     }
     let (hosts, sites) = super::reach_without(setting, &spec.name, directory, lost)?;

@@ -24,7 +24,7 @@ use crate::slurm::Part;
 use crate::spec::{Image, Kind, Launch, Network, Ready, Service, Spec, units};
 
 pub use balance::{Balanced, Balancer};
-pub use sites::{Site, unknown_sites};
+pub use sites::Site;
 use sites::{fitting, site};
 pub(crate) use sites::{numbers, service_site};
 
@@ -244,6 +244,27 @@ impl Plan {
             _ => None,
         })
     }
+}
+
+/// Sites for a plan that is only shown: of what is known when a host is reached, there are names.
+pub fn unknown_sites(spec: &Spec, directory: &str) -> Vec<Site> {
+    let site = |host: String, address| Site {
+        host: Some(host),
+        program: "$CORACLE".to_owned(),
+        directory: directory.to_owned(),
+        kept: "$CLUSTER".to_owned(),
+        address,
+        processors: 1,
+        user: "$UID".to_owned(),
+        ..Site::default()
+    };
+    let sites = match &spec.backends[0].kind {
+        Kind::Ssh { hosts, .. } => {
+            hosts.iter().map(|host| site(host.host.clone(), host.address)).collect()
+        }
+        _ => (1..=spec.nodes.max(1)).map(|number| site(format!("host {number}"), None)).collect(),
+    };
+    found::named(sites)
 }
 
 /// Plans the first backend of a file for these hosts, of which there is at least one.

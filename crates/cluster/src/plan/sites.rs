@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 
-use super::found;
 use crate::error::{Error, Result};
 use crate::spec::{Kind, Service, Spec, SshHost};
 
@@ -54,27 +53,6 @@ impl Site {
     pub fn members(&self) -> String {
         format!("{}/members.toml", self.kept)
     }
-}
-
-/// Sites for a plan that is only shown: of what is known when a host is reached, there are names.
-pub fn unknown_sites(spec: &Spec, directory: &str) -> Vec<Site> {
-    let site = |host: String, address| Site {
-        host: Some(host),
-        program: "$CORACLE".to_owned(),
-        directory: directory.to_owned(),
-        kept: "$CLUSTER".to_owned(),
-        address,
-        processors: 1,
-        user: "$UID".to_owned(),
-        ..Site::default()
-    };
-    let sites = match &spec.backends[0].kind {
-        Kind::Ssh { hosts, .. } => {
-            hosts.iter().map(|host| site(host.host.clone(), host.address)).collect()
-        }
-        _ => (1..=spec.nodes.max(1)).map(|number| site(format!("host {number}"), None)).collect(),
-    };
-    found::named(sites)
 }
 
 /// Where the node or replica of this number is; they count from 1.
