@@ -248,30 +248,32 @@ impl<'a> Changing<'a> {
         count: u32,
         started: &mut Vec<u32>,
     ) -> Result<()> {
+        let is_whole = self.phases.sites.iter().all(|site| !site.is_lost);
+        if is_whole && started.is_empty() {
+            return Ok(());
+        }
         let there = self.containers(service)?;
-        if self.phases.sites.iter().any(|site| site.is_lost) {
-            let wanted = plan::numbers(self.spec, self.phases.sites, service, count)?;
-            let lacking = (count as usize).saturating_sub(there.len());
-            let mut new = missing(&wanted, &there);
-            new.truncate(lacking);
-            if !new.is_empty() {
-                self.grow(service, &new)?;
-                let names: Vec<String> =
-                    new.iter().map(|number| format!("{}-{number}", service.name)).collect();
-                let text = format!("{}: in the place of what is on lost hosts", names.join(", "));
-                self.phases.watcher.note(&text);
-                started.extend(new);
-                return Ok(());
-            }
-        } else {
-            let all: Vec<u32> = (1..=count).collect();
-            self.grow(service, &missing(&all, &there))?;
+        let wanted = plan::numbers(self.spec, self.phases.sites, service, count)?;
+        let mut new = missing(&wanted, &there);
+        if is_whole {
+            self.grow(service, &new)?;
             let mut gone = self.all(service)?;
-            gone.retain(|(number, _)| started.contains(number));
+            gone.retain(|(number, _)| started.contains(number) && !wanted.contains(number));
             self.shrink(service, &gone)?;
             started.clear();
+            return self.tell_balancers(service, |_| true);
         }
-        self.tell_balancers(service, |_| true)
+        new.truncate((count as usize).saturating_sub(there.len()));
+        if new.is_empty() {
+            return self.tell_balancers(service, |_| true);
+        }
+        self.grow(service, &new)?;
+        let names: Vec<String> =
+            new.iter().map(|number| format!("{}-{number}", service.name)).collect();
+        let text = format!("{}: in the place of what is on lost hosts", names.join(", "));
+        self.phases.watcher.note(&text);
+        started.extend(new);
+        Ok(())
     }
 
     /// Starts containers of these numbers, and has the balancers know them when they are ready.
