@@ -8,9 +8,10 @@
 //! Names are bytes on Linux, but every tool that makes users allows ASCII only; lines that are not
 //! UTF-8 are read lossily, so that one broken comment field does not hide the other users.
 
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -114,7 +115,10 @@ pub struct Directory {
     passwd: PathBuf,
     group: PathBuf,
     getent: Option<PathBuf>,
-    timeout: Duration,
+    /// What is left of the time for all runs of `getent`.
+    left: Cell<Duration>,
+    /// Why `getent` is not asked any more.
+    failure: OnceCell<String>,
 }
 
 impl Directory {
@@ -129,13 +133,23 @@ impl Directory {
             passwd: passwd.to_owned(),
             group: group.to_owned(),
             getent: None,
-            timeout: Duration::from_secs(3),
+            left: Cell::new(Duration::ZERO),
+            failure: OnceCell::new(),
         }
     }
 
-    /// The host's files, then `getent` if it is installed; each run of it takes at most `timeout`.
+    /// The host's files, then `getent` if it is installed; all runs of it together take at most
+    /// `timeout`. It is not asked again when it has not answered once: a directory service that is
+    /// down would take as long for every name.
     pub fn host(programs: &Programs, timeout: Duration) -> Directory {
-        Directory { getent: programs.find("getent"), timeout, ..Directory::files() }
+        let getent = programs.find("getent");
+        Directory { getent, left: Cell::new(timeout), ..Directory::files() }
+    }
+
+    /// Why `getent` did not answer, if it was asked and did not. (That it knows no such name is an
+    /// answer.)
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
     }
 
     /// Looks up a user by name, or by number if no user has such a name.
@@ -185,7 +199,8 @@ impl Directory {
         if let Some(getent) = self.getent.as_deref().filter(|_| !missing.is_empty()) {
             let mut arguments = vec!["group"];
             arguments.extend(missing.iter().map(String::as_str));
-            if let Ok((_, answer)) = ask(getent, &arguments, &[], self.timeout) {
+            // It fails where one of the groups has no name.
+            if let Some((_, answer)) = self.run(getent, &arguments) {
                 names.extend(
                     parse_groups(&answer)
                         .filter(|group| gids.contains(&group.gid))
@@ -225,10 +240,18 @@ impl Directory {
         // A key that looks like an option is not a user's name, and must not reach the helper's
         // option parser.
         let getent = self.getent.as_deref().filter(|_| !key.is_empty() && !key.starts_with('-'))?;
-        match ask(getent, &[database, key], &[], self.timeout) {
-            Ok((true, answer)) => Some(answer),
-            Ok((false, _)) | Err(_) => None,
+        self.run(getent, &[database, key]).and_then(|(is_found, answer)| is_found.then_some(answer))
+    }
+
+    /// Runs `getent` in the time that is left; `None` if it does not answer.
+    fn run(&self, getent: &Path, arguments: &[&str]) -> Option<(bool, String)> {
+        if self.failure.get().is_some() {
+            return None;
         }
+        let begun = Instant::now();
+        let answer = ask(getent, arguments, &[], self.left.get());
+        self.left.set(self.left.get().saturating_sub(begun.elapsed()));
+        answer.map_err(|error| self.failure.get_or_init(|| error.to_string())).ok()
     }
 }
 

@@ -218,6 +218,23 @@ fn getent_is_asked_for_what_the_files_do_not_hold() {
     assert_eq!(users.user("ldapuser").unwrap().uid, 70001);
     assert!(users.user("somebody-else").is_err());
     assert!(users.user("--help").is_err(), "never reaches the helper as an option");
+    assert_eq!(users.failure(), None, "an unknown name is an answer");
+}
+
+#[test]
+fn a_silent_directory_is_asked_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (getent, asked) = (directory.path().join("getent"), directory.path().join("asked"));
+    let script = format!("#!/bin/sh\necho \"$*\" >>{}\nexec sleep 60\n", asked.display());
+    std::fs::write(&getent, script).unwrap();
+    std::fs::set_permissions(&getent, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let programs = host::Programs::known([("getent", getent)]);
+    let users = Directory::host(&programs, std::time::Duration::from_secs(1));
+    assert_eq!(users.user_by_id(70001).unwrap(), None);
+    assert!(users.user("ldapuser").is_err());
+    assert!(users.group_names(&[70001]).is_empty());
+    assert!(users.failure().is_some_and(|why| why.contains("did not answer within")));
+    assert_eq!(std::fs::read_to_string(asked).unwrap(), "passwd 70001\n");
 }
 
 #[test]

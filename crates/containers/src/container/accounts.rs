@@ -3,8 +3,9 @@
 //! The host's `/etc/passwd` and `/etc/group` are bound where they are complete. Users of a
 //! directory service (LDAP, SSSD) are not in them: the host's own `getent` is asked for the caller,
 //! for the user whom `--user` names and for the caller's groups, and the container gets files of
-//! its own with these lines added. In a dialect that knows the caller, `--user` of the caller needs
-//! no entry in the image: it gets one.
+//! its own with these lines added. A directory that does not answer is told, and the caller has the
+//! name and the home of the environment. In a dialect that knows the caller, `--user` of the caller
+//! needs no entry in the image: it gets one.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,7 +18,7 @@ use host::users::{Directory, User, parse_groups, parse_users};
 use crate::error::{Error, Result};
 use crate::session::Session;
 
-/// How long a directory service may take: one that has just been started is slow.
+/// How long a directory service may take in all: one that has just been started is slow.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The users and groups that a container has in one run, where they are not its image's.
@@ -51,14 +52,14 @@ pub fn effective(
     };
     let directory = Directory::host(&session.host().programs, PATIENCE);
     let caller = &session.host().caller;
-    let mut users = Vec::new();
-    if host {
-        users.extend(directory.user_by_id(caller.uid)?);
+    let own = directory.user_by_id(caller.uid)?.or_else(|| by_environment(session, &known));
+    let named = |user: &User| user.name == name || user.uid.to_string() == name;
+    let mut users: Vec<User> = own.clone().into_iter().collect();
+    if !users.iter().any(named) {
         users.extend(directory.user(name).ok());
-    } else {
-        // The caller is the only user who may be used without being in the image.
-        users.extend(directory.user(name).ok().filter(|user| user.uid == caller.uid));
     }
+    // Without the host's, the caller is the only user who may be used without being in the image.
+    users.retain(|user| host || (user.uid == caller.uid && named(user)));
     let (passwd, group) = (known.passwd.len(), known.group.len());
     for user in &users {
         add_user(&mut known.passwd, user);
@@ -67,10 +68,47 @@ pub fn effective(
         let mut gids = caller.groups.clone();
         gids.push(caller.gid);
         gids.extend(users.iter().map(|user| user.gid));
-        add_groups(&mut known.group, directory.group_names(&gids));
+        let member = own.as_ref().filter(|_| has_one_id(session));
+        for (gid, name) in directory.group_names(&gids) {
+            let member = member.filter(|own| gid != own.gid && caller.groups.contains(&gid));
+            add_group(&mut known.group, gid, &name, member);
+        }
+    }
+    if let Some(why) = directory.failure() {
+        session.warn(&format!(
+            "{why}: users and groups of the host's directory service are missing in the container"
+        ));
     }
     known.is_own = known.passwd.len() > passwd || known.group.len() > group;
     Ok((known.is_own || host).then_some(known))
+}
+
+/// The caller by the variables of a login, for when no source of users answers. A name that belongs
+/// to somebody else there is not taken.
+fn by_environment(session: &Session, known: &Known) -> Option<User> {
+    let caller = &session.host().caller;
+    let is_field = |text: &&str| !text.contains([':', '\n']);
+    let name = session.variable("USER").or_else(|| session.variable("LOGNAME"))?;
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    if !is_name || !is_field(&name) || parse_users(&known.passwd).any(|user| user.name == name) {
+        return None;
+    }
+    let path =
+        |variable| session.variable(variable).filter(is_field).filter(|path| path.starts_with('/'));
+    Some(User {
+        name: name.to_owned(),
+        uid: caller.uid,
+        gid: caller.gid,
+        gecos: String::new(),
+        home: path("HOME").unwrap_or("/").into(),
+        shell: path("SHELL").unwrap_or("/bin/sh").into(),
+    })
+}
+
+/// Whether a program has the groups that are shown only in name: where a range of ids is mapped,
+/// those of a directory are mostly above it, and the kernel would refuse them.
+fn has_one_id(session: &Session) -> bool {
+    session.host().subordinate.uids.is_empty()
 }
 
 /// The host's files as they are.
@@ -155,12 +193,11 @@ fn add_user(passwd: &mut String, user: &User) {
     }
 }
 
-fn add_groups(text: &mut String, groups: impl IntoIterator<Item = (u32, String)>) {
-    for (gid, name) in groups {
-        if !parse_groups(text).any(|group| group.gid == gid || group.name == name) {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{name}:x:{gid}:");
-        }
+fn add_group(text: &mut String, gid: u32, name: &str, member: Option<&User>) {
+    if !parse_groups(text).any(|group| group.gid == gid || group.name == name) {
+        let member = member.map_or("", |user| &user.name);
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{name}:x:{gid}:{member}");
     }
 }
 
