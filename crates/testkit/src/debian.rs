@@ -96,10 +96,10 @@ fn file_name(suite: &str, name: &str, packages: &[&str]) -> String {
     format!("debian-{suite}-{name}-{:08x}", sum.finish() >> 32)
 }
 
-/// Package files of [`NEWEST`], for a tree into which they would pull too many others.
-pub fn newest_packages(name: &str, packages: &[&str]) -> Result<Vec<PathBuf>, Skip> {
+/// Package files of a release, for a place into which they would pull too many others.
+pub fn package_files(suite: &str, name: &str, packages: &[&str]) -> Result<Vec<PathBuf>, Skip> {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let dir = cache().join(file_name(NEWEST, name, packages));
+    let dir = cache().join(file_name(suite, name, packages));
     let list = |dir: &Path| -> Vec<PathBuf> {
         let files = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
         files.filter(|file| file.extension().is_some_and(|end| end == "deb")).collect()
@@ -108,10 +108,10 @@ pub fn newest_packages(name: &str, packages: &[&str]) -> Result<Vec<PathBuf>, Sk
         return Ok(list(&dir));
     }
     let part = cache().join(format!("packages-{name}-{}", std::process::id()));
-    let line = format!("deb [trusted=yes] {} {NEWEST} main\n", mirror());
+    let line = format!("deb [trusted=yes] {} {suite} main\n", mirror());
     let words = [&["-qq", "download"], packages].concat();
     let done = fetch(&part, &line, &words);
-    done.map_err(|why| Skip(format!("fetching packages of {NEWEST}: {why}")))?;
+    done.map_err(|why| Skip(format!("fetching packages of {suite}: {why}")))?;
     // Another process was quicker and has left the same there.
     if fs::rename(&part, &dir).is_err() {
         let _ = fs::remove_dir_all(&part);

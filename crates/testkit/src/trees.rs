@@ -81,6 +81,19 @@ const README: &[&str] = &["openmpi-bin", "python3-mpi4py", "redis-server"];
 const APPTAINER: &[&str] =
     &["apptainer", "libseccomp2", "libsqlite3-0", "libsubid6", "squashfs-tools", "uidmap"];
 
+/// An LDAP server, and what asks it for the users and groups of a host: neither is installed, as a
+/// package of this kind changes the machine's own users and starts daemons.
+const DIRECTORY: &[&str] = &[
+    "slapd",
+    "nslcd",
+    "libnss-ldapd",
+    "libldap-2.5-0",
+    "libltdl7",
+    "libodbc2",
+    "libwrap0",
+    "libsasl2-2",
+];
+
 /// The tree of the suite `programs`.
 pub fn programs() -> Result<PathBuf, Skip> {
     debian::tar_with("programs", PROGRAMS)
@@ -118,7 +131,12 @@ pub fn newest() -> Result<PathBuf, Skip> {
 
 /// Apptainer's packages.
 pub fn apptainer() -> Result<Vec<PathBuf>, Skip> {
-    debian::newest_packages("apptainer", APPTAINER)
+    debian::package_files(debian::NEWEST, "apptainer", APPTAINER)
+}
+
+/// Packages of a directory service.
+pub fn directory() -> Result<Vec<PathBuf>, Skip> {
+    debian::package_files(debian::SUITE, "directory", DIRECTORY)
 }
 
 /// zlib's source.
@@ -137,5 +155,6 @@ pub fn make_all() -> Vec<Skip> {
         [debian::tar, programs, integration, services, servers, slurm, readme, newest, zlib, lua];
     let mut skips: Vec<Skip> = trees.iter().filter_map(|make| make().err()).collect();
     skips.extend(apptainer().err());
+    skips.extend(directory().err());
     skips
 }

@@ -15,7 +15,7 @@ type Case = (&'static str, fn(&Lab<'_>) -> Outcome);
 pub(crate) const CASES: &[Case] = &[("farm", farm), ("farm_mended", mended), ("farm_stays", stays)];
 
 /// How long nodes take to come and go on a busy machine.
-const LONG: Duration = Duration::from_mins(2);
+pub(crate) const LONG: Duration = Duration::from_mins(2);
 /// The containers of a batch system without work.
 const AT_REST: [&str; 2] = ["farm-control-1", "farm-front-1"];
 
@@ -39,7 +39,7 @@ volume = ["./jobs:/jobs"]
 }
 
 /// A farm with a directory for its jobs, and a key that opens it.
-fn farm_of(lab: &Lab<'_>, image: &str, port: u16) {
+pub(crate) fn farm_of(lab: &Lab<'_>, image: &str, port: u16) {
     let table = table(image, 3);
     lab.file(&format!("name = \"farm\"\n{table}publish = [\"127.0.0.1:{port}:2222\"]\n"));
     lab.script(
@@ -55,7 +55,7 @@ pub(crate) fn front(lab: &Lab<'_>, command: &str) -> Finished {
 }
 
 /// The same by `ssh`.
-fn by_ssh(lab: &Lab<'_>, port: u16, command: &str) -> Finished {
+pub(crate) fn by_ssh(lab: &Lab<'_>, port: u16, command: &str) -> Finished {
     lab.script(&format!(
         "ssh -i ~/.ssh/id_farm -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
          -o LogLevel=ERROR -o BatchMode=yes -p {port} 127.0.0.1 'cd /jobs && {command}'"

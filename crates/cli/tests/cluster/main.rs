@@ -14,6 +14,7 @@ mod kills;
 mod mistakes;
 mod runs;
 mod services;
+mod site;
 mod web;
 mod world;
 
@@ -25,7 +26,8 @@ use world::{Lab, Stage, World};
 
 /// Long cases of the driver alone are tried in one world, so that both take as long, unless all are
 /// asked for.
-const ONCE: [(&str, &str); 2] = [("farm_mended", "allowed"), ("farm_stays", "forbidden")];
+const ONCE: [(&str, &str); 3] =
+    [("farm_mended", "allowed"), ("farm_stays", "forbidden"), ("directory", "forbidden")];
 
 /// A case, with a directory for its cluster files.
 type Case = (&'static str, fn(&Lab<'_>));
@@ -59,13 +61,12 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
         suite.case(format!("{}::debian_service", world.label), move || world.try_out(case));
     }
     let is_all = std::env::var_os(testkit::person::ALL).is_some();
-    for (name, case) in
-        inside::CASES.iter().chain(web::CASES).chain(batch::CASES).chain(elastic::CASES)
-    {
-        let only = ONCE.iter().find(|(once, _)| once == name && !is_all).map(|(_, label)| *label);
+    let more = [inside::CASES, web::CASES, batch::CASES, elastic::CASES, site::CASES].concat();
+    for (name, case) in more {
+        let only = ONCE.iter().find(|(once, _)| *once == name && !is_all).map(|(_, label)| *label);
         let wanted = |world: &&World| world.is_whole && only.is_none_or(|only| world.label == only);
         for world in stage.worlds.iter().filter(wanted) {
-            suite.case(format!("{}::{name}", world.label), move || world.try_out(*case));
+            suite.case(format!("{}::{name}", world.label), move || world.try_out(case));
         }
     }
     for (name, case) in web::PACKETS {

@@ -64,17 +64,7 @@ impl Stage {
                 let layout = home.join("layout");
                 image.write_layout(&layout, BOX).map_err(text)?;
                 person.run(&["load", "-q", "-i", &layout.display().to_string()]).ok();
-                worlds.push(World {
-                    person,
-                    label,
-                    setting,
-                    is_whole: is_plain,
-                    turn: Mutex::new(()),
-                    count: AtomicU32::new(0),
-                    debian: OnceLock::new(),
-                    servers: OnceLock::new(),
-                    slurm: OnceLock::new(),
-                });
+                worlds.push(World::new(person, label, setting, is_plain));
             }
         }
         Ok(Self { worlds, missing, _scratch: scratch })
@@ -109,6 +99,8 @@ pub(crate) struct World {
     pub(crate) person: Person,
     pub(crate) label: &'static str,
     setting: Setting,
+    /// Words of `nsenter`, if commands run in namespaces of a case.
+    entry: Vec<String>,
     /// All cases, and not only those in which the user's kind matters.
     pub(crate) is_whole: bool,
     /// One case at a time, so that all that is there is its own.
@@ -120,6 +112,45 @@ pub(crate) struct World {
 }
 
 impl World {
+    fn new(person: Person, label: &'static str, setting: Setting, is_whole: bool) -> Self {
+        Self {
+            person,
+            label,
+            setting,
+            entry: Vec::new(),
+            is_whole,
+            turn: Mutex::new(()),
+            count: AtomicU32::new(0),
+            debian: OnceLock::new(),
+            servers: OnceLock::new(),
+            slurm: OnceLock::new(),
+        }
+    }
+
+    /// The same setting for another person, in namespaces that `nsenter` enters.
+    pub(crate) fn entered(&self, person: Person, entry: Vec<String>) -> Self {
+        let new = Self::new(person, self.label, self.setting.clone(), self.is_whole);
+        Self { entry, ..new }
+    }
+
+    /// A command of the user.
+    fn command_in(&self, program: impl AsRef<OsStr>, setting: &Setting) -> Command {
+        let command = self.person.user.command_in(program, &self.person.home, setting);
+        if self.entry.is_empty() {
+            return command;
+        }
+        // Whoever the host knows has the groups that it knows.
+        let words = command.get_args().map(|word| match word.to_str() {
+            Some("--clear-groups") => OsStr::new("--init-groups"),
+            _ => word,
+        });
+        let mut entered = Command::new("nsenter");
+        entered.args(&self.entry).arg(command.get_program()).args(words);
+        let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        entered.env_clear().envs(variables);
+        entered
+    }
+
     /// Runs a case, and checks that nothing of it is left.
     pub(crate) fn try_out(&self, case: impl Fn(&Lab<'_>) -> Outcome) -> Outcome {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,8 +202,7 @@ impl Lab<'_> {
     }
 
     fn command_in<S: AsRef<OsStr>>(&self, words: &[S], setting: &Setting) -> Command {
-        let Person { program, user, home } = &self.world.person;
-        let mut command = user.command_in(program, home, setting);
+        let mut command = self.world.command_in(&self.world.person.program, setting);
         command.args(words);
         command
     }
@@ -188,13 +218,18 @@ impl Lab<'_> {
         self.run(&[&["cluster", "-f", &file, word], words].concat())
     }
 
-    /// Runs a script of the host's shell, in which `$coracle` is the program and `$file` the
-    /// cluster file.
+    /// Runs a script of the host's shell, as [`Lab::shell`] has it.
     pub(crate) fn script(&self, script: &str) -> Finished {
-        let Person { program, user, home } = &self.world.person;
-        let mut command = user.command_in("sh", home, &self.world.setting);
+        run_with(&mut self.shell(script), Input::Null, LIMIT)
+    }
+
+    /// A script of the host's shell, in which `$coracle` is the program and `$file` the cluster
+    /// file.
+    pub(crate) fn shell(&self, script: &str) -> Command {
+        let program = &self.world.person.program;
+        let mut command = self.world.command_in("sh", &self.world.setting);
         command.args(["-c", script]).env("coracle", program).env("file", self.dir.join("lab.toml"));
-        run_with(&mut command, Input::Null, LIMIT)
+        command
     }
 
     /// Names of containers, those of ended ones included, in their order.
