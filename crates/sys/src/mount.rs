@@ -6,13 +6,17 @@
 //! [`move_mount(2)`](https://man7.org/linux/man-pages/man2/move_mount.2.html) attaches it. A copy
 //! is made before the root changes and attached afterwards, so the source is a path of the host,
 //! the target is one of the container, and no path mixes both.
+//!
+//! [`points_within`] reads what is mounted already.
 
 use crate::raw;
 use linux_raw_sys::general as numbers;
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
+use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// Attributes of a mount.
@@ -161,4 +165,45 @@ pub fn new_filesystem(
     let flags = rustix::mount::FsMountFlags::FSMOUNT_CLOEXEC;
     let attributes = rustix::mount::MountAttrFlags::from_bits_retain(attributes.0 as u32);
     rustix::mount::fsmount(context.as_fd(), flags, attributes)
+}
+
+/// The mount points at and below a directory in this mount namespace, in the order in which they
+/// were mounted. `directory` must have no symbolic links.
+///
+/// The table is read, and no mounted file system is asked: one whose server does not answer would
+/// make this process wait.
+/// [proc_pid_mountinfo(5)](https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html)
+pub fn points_within(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    let fields = table.split(|b| *b == b'\n').filter_map(|l| l.split(|b| *b == b' ').nth(4));
+    let points = fields.map(|field| PathBuf::from(OsString::from_vec(unescaped(field))));
+    Ok(points.filter(|point| point.starts_with(directory)).collect())
+}
+
+/// Mountinfo writes spaces and the like as three octal digits.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut at = 0;
+    while at < field.len() {
+        let digits = field.get(at + 1..at + 4).filter(|_| field[at] == b'\\');
+        let code = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        out.push(code.unwrap_or(field[at]));
+        at += if code.is_some() { 4 } else { 1 };
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mountinfo_fields_are_decoded() {
+        assert_eq!(unescaped(b"/a\\040b\\134"), b"/a b\\");
+        assert_eq!(unescaped(b"/plain\\"), b"/plain\\");
+        let points = points_within(Path::new("/proc")).unwrap();
+        assert_eq!(points.first().map(PathBuf::as_path), Some(Path::new("/proc")));
+    }
 }

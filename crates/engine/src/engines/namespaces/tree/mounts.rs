@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags as Legacy, MountPropagationFlags};
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use sys::mount::Attributes;
 
 pub(super) fn attributes(flags: MountFlags) -> Attributes {
@@ -110,14 +110,8 @@ fn bind_path(source: &OwnedFd, target: &Path) -> Result<(), Errno> {
 fn remount(target: &Path, flags: MountFlags) -> Result<(), Errno> {
     let full = std::fs::canonicalize(target)
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    let table = std::fs::read_to_string("/proc/self/mountinfo")
+    let mut points = sys::mount::points_within(&full)
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    let mut points: Vec<PathBuf> = table
-        .lines()
-        .filter_map(|line| line.split(' ').nth(4))
-        .map(|field| PathBuf::from(unescaped(field)))
-        .filter(|path| path.starts_with(&full))
-        .collect();
     points.dedup();
     for point in points {
         let has = rustix::fs::statvfs(&point)?.f_flag;
@@ -135,22 +129,6 @@ fn remount(target: &Path, flags: MountFlags) -> Result<(), Errno> {
         rustix::mount::mount_remount(&point, all, c"")?;
     }
     Ok(())
-}
-
-/// Mountinfo writes spaces and the like as three octal digits.
-fn unescaped(field: &str) -> String {
-    let mut out = Vec::new();
-    let bytes = field.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = field
-            .get(at + 1..at + 4)
-            .filter(|_| bytes[at] == b'\\')
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        out.push(code.unwrap_or(bytes[at]));
-        at += if code.is_some() { 4 } else { 1 };
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 pub(super) fn kernel(
@@ -268,15 +246,4 @@ pub(super) fn read_only_root() -> Result<()> {
         result => result,
     }
     .map_err(failed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mountinfo_fields_are_decoded() {
-        assert_eq!(unescaped("/a\\040b\\134"), "/a b\\");
-        assert_eq!(unescaped("/plain\\"), "/plain\\");
-    }
 }
