@@ -466,7 +466,9 @@ impl Store {
         {
             let _gc = self.exclusive("removing volumes", limit)?;
             for volume in self.volumes().list()? {
+                // A removal must not descend into what is mounted there: it is not the store's.
                 if select(&volume)
+                    && volume.mount_points()?.is_empty()
                     && self.to_trash(&format!("volumes/{}", volume.name()))?.is_some()
                 {
                     freed.items.push(volume.name().to_owned());

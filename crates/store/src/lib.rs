@@ -26,6 +26,7 @@
 //! 2. `locks/blob-*`, 3. `locks/layer-*`, 4. `locks/tree-*`, exclusive, by the one process that
 //!    adds this blob, layer or tree.
 //! 5. `containers/<id>/lock`, by the container's users (shared) and changers (exclusive).
+//!    After it `volumes/<name>/lock`, exclusive, while a driver mounts or unmounts the volume.
 //! 6. `locks/networks`, exclusive, while networks are made and removed; then
 //!    `locks/network-<name>`, while that network's members change; then `locks/networks-<file>`,
 //!    while a file in `networks/` is rewritten.
@@ -91,7 +92,7 @@ pub use root::random_id;
 pub use trees::{BeginTree, Cached, Kind, Staging, Trees};
 pub use usage::{Amount, Usage};
 pub use verify::{Problem, TreeCheck, VerifyOptions};
-pub use volumes::{Volume, VolumeInfo, Volumes};
+pub use volumes::{Volume, VolumeInfo, VolumeLock, Volumes};
 
 use lock::{Lock, Lockable, Mode};
 use root::Root;

@@ -43,7 +43,8 @@ pub struct Usage {
     /// Containers, with the files that are theirs alone. This crate does not know which of them
     /// run.
     pub containers: Amount,
-    /// Volumes. This crate does not know which of them are in use.
+    /// Volumes in the store: of others, the contents are elsewhere. This crate does not know which
+    /// of them are in use.
     pub volumes: Amount,
     /// Partial blobs, leftovers and trash.
     pub temporary: Amount,
@@ -70,7 +71,7 @@ impl Store {
         for container in self.containers().list()? {
             usage.containers.add(self.container_size(container.id())?, false);
         }
-        for volume in self.volumes().list()? {
+        for volume in self.volumes().list()?.iter().filter(|volume| volume.is_local()) {
             usage.volumes.add(
                 tree_size(root, &format!("volumes/{}", volume.name()), Shared::Counted)?,
                 false,

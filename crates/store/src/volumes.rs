@@ -4,6 +4,9 @@
 //! directory) and `volume.json` in it. Two processes may make the same one at once: a rename cannot
 //! replace a directory that is not empty, so the second process finds the first one's volume. A
 //! command that reports a volume calls [`Volume::sync`] before.
+//!
+//! What is mounted at `_data` is not the store's: it is neither measured nor removed
+//! ([`Volume::is_local`], [`Volume::mount_points`]). This crate does not mount or unmount it.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -12,7 +15,8 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Step};
+use crate::lock::{Lock, Lockable, Mode};
 use crate::root::{encode, random_hex};
 use crate::{Delete, Store, names};
 
@@ -34,11 +38,18 @@ pub struct VolumeInfo {
     pub created: String,
     /// Labels that the user gave.
     pub labels: BTreeMap<String, String>,
+    /// The program that mounts its directory; empty for a directory of the store.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub driver: String,
     /// Options it was made with.
     pub options: BTreeMap<String, String>,
     /// True if it was made for an unnamed volume of one container.
     pub anonymous: bool,
 }
+
+/// A held lock on a volume.
+#[derive(Debug)]
+pub struct VolumeLock(#[expect(dead_code, reason = "held for its Drop")] Lock);
 
 /// One volume.
 #[derive(Debug, Clone)]
@@ -137,7 +148,48 @@ impl Volume {
         }
     }
 
-    /// Removes the volume and its contents. The caller checks that no container uses it.
+    /// Whether its contents are the store's own. One whose metadata cannot be read may be any.
+    pub fn is_local(&self) -> bool {
+        self.info().is_ok_and(|info| info.driver.is_empty())
+    }
+
+    /// What this process sees mounted at or below the volume; at [`Volume::data`] if it is mounted
+    /// itself. No mounted file system is asked.
+    pub fn mount_points(&self) -> Result<Vec<PathBuf>> {
+        let path = self.store.inner.root.join(&self.rel());
+        // The kernel's table has no symbolic links, which the store's own path may have.
+        let found = path.canonicalize().and_then(|full| {
+            let points = sys::mount::points_within(&full)?;
+            let below = |point: &PathBuf| point.strip_prefix(&full).map(|rest| path.join(rest));
+            Ok(points.iter().filter_map(|point| below(point).ok()).collect())
+        });
+        found.map_err(|error| Error::io(Step::Stat, path, error))
+    }
+
+    /// Waits for the lock under which it is mounted, unmounted and removed. It is taken after that
+    /// of a container.
+    pub fn lock(&self) -> Result<VolumeLock> {
+        self.store.writable()?;
+        let gone = || Error::NoVolume { name: self.name.clone() };
+        let exists = || self.store.inner.root.exists(&self.rel());
+        if !exists()? {
+            return Err(gone());
+        }
+        let lockable = Lockable {
+            rel: format!("{}/lock", self.rel()),
+            ..self.store.lockable("", format!("volume {}", self.name), false)
+        };
+        let limit = Some(self.store.inner.wait.limit);
+        let lock = lockable.take(Mode::Exclusive, &self.store.inner.wait, limit);
+        // Its last holder may have removed it.
+        if !exists()? {
+            return Err(gone());
+        }
+        Ok(VolumeLock(lock?))
+    }
+
+    /// Removes the volume and its contents. The caller checks that no container uses it, and that
+    /// nothing is mounted there.
     pub fn remove(self) -> Result<()> {
         self.remove_with(&crate::remove_owned)
     }
