@@ -45,4 +45,5 @@ pub mod spool;
 pub mod stats;
 pub mod told;
 pub mod update;
+pub mod volume_driver;
 pub mod volumes;

@@ -23,7 +23,7 @@ use crate::time;
 pub const FILTERS: &[&str] =
     &["container", "event", "image", "label", "network", "scope", "type", "volume"];
 
-/// The scope of all events, and the driver of all volumes.
+/// The scope of all events, and the driver of volumes in the store.
 const LOCAL: &str = "local";
 /// How long a reader waits before it looks again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -102,7 +102,7 @@ impl Actor {
         Self { id: id.into(), attributes }
     }
 
-    /// A volume.
+    /// A volume of the store's own.
     pub fn volume(name: &str) -> Self {
         let attributes = [("driver".to_owned(), LOCAL.to_owned())].into();
         Self { id: name.to_owned(), attributes }

@@ -9,12 +9,23 @@ pub(crate) struct VolumeCreateArgs {
     /// Label: KEY[=VALUE]
     #[arg(long, value_name = "KEY[=VALUE]")]
     pub label: Vec<String>,
-    /// Driver: local is the only one
-    #[arg(short, long, value_name = "NAME", default_value = "local", hide_default_value = true)]
-    pub driver: String,
+    /// Driver: local (default), or x for the program coracle-volume-x, which mounts it
+    #[arg(short, long, value_name = "NAME")]
+    pub driver: Option<String>,
+    /// Option for the driver's program
+    #[arg(short, long, value_name = "KEY=VALUE")]
+    pub opt: Vec<String>,
     /// Name; made up when not given
     #[arg(value_name = "VOLUME")]
     pub name: Option<String>,
+}
+
+/// `volume mount`, `volume unmount`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct VolumeMountArgs {
+    /// Volumes
+    #[arg(value_name = "VOLUME", required = true)]
+    pub names: Vec<String>,
 }
 
 /// `volume ls`.
@@ -23,7 +34,7 @@ pub(crate) struct VolumeLsArgs {
     /// Print only names
     #[arg(short, long)]
     pub quiet: bool,
-    /// Show only what matches: name=, label=, dangling=
+    /// Show only what matches: name=, label=, dangling=, driver=
     #[arg(short, long, value_name = "KEY=VALUE")]
     pub filter: Vec<String>,
     /// Output: table, json, or a Go template

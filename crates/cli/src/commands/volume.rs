@@ -1,10 +1,13 @@
-//! `volume create`, `ls`, `rm`, `inspect`.
+//! `volume create`, `ls`, `rm`, `inspect`, `mount`, `unmount`.
 
+use containers::container::volume_driver;
 use containers::filter::Filters;
 use containers::volumes::{self, Listed, Removal, VolumeRequest};
 use serde_json::{Value, json};
 
-use crate::args::system::{VolumeCreateArgs, VolumeInspectArgs, VolumeLsArgs, VolumeRmArgs};
+use crate::args::system::{
+    VolumeCreateArgs, VolumeInspectArgs, VolumeLsArgs, VolumeMountArgs, VolumeRmArgs,
+};
 use crate::context::Context;
 use crate::output::listing::{Column, Listing};
 use crate::output::{self, template::Template};
@@ -26,7 +29,8 @@ pub(crate) fn create(context: &Context, args: &VolumeCreateArgs) -> Result<Exit,
     };
     let request = VolumeRequest {
         name: args.name.clone(),
-        driver: Some(args.driver.clone()),
+        driver: args.driver.clone(),
+        options: args.opt.iter().map(pair).collect(),
         labels: args.label.iter().map(pair).collect(),
     };
     output::line(volumes::create(context.session()?, request)?)?;
@@ -52,7 +56,7 @@ fn row(Listed { volume, info }: &Listed) -> Value {
         info.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     json!({
         "Name": volume.name(),
-        "Driver": volumes::DRIVER,
+        "Driver": volumes::driver_of(info),
         "Scope": "local",
         "Mountpoint": volume.data(),
         "CreatedAt": info.created,
@@ -71,6 +75,25 @@ pub(crate) fn remove(context: &Context, args: &VolumeRmArgs) -> Result<Exit, Rep
     });
     removal.sync()?;
     ended
+}
+
+/// `volume mount`: prints where.
+pub(crate) fn mount(context: &Context, args: &VolumeMountArgs) -> Result<Exit, Report> {
+    let session = context.session()?;
+    super::each(&args.names, |name| {
+        let volume = volumes::get(session, name)?;
+        volume_driver::mount(session, &volume)?;
+        output::line(volume.data().display())
+    })
+}
+
+/// `volume unmount`.
+pub(crate) fn unmount(context: &Context, args: &VolumeMountArgs) -> Result<Exit, Report> {
+    let session = context.session()?;
+    super::each(&args.names, |name| {
+        volume_driver::unmount(session, &volumes::get(session, name)?)?;
+        output::line(name)
+    })
 }
 
 /// `volume inspect`.

@@ -90,7 +90,7 @@ fn suggest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<Strin
 /// No command has this name.
 pub(super) fn unknown_command(word: &str) -> Report {
     let fact = format!("unknown command {word:?}");
-    if let Some(advice) = table::unsupported(word) {
+    if let Some(advice) = unsupported::command(word) {
         return Report::wrong_words(fact).hint(advice);
     }
     let meant = suggest(word, table::top_names());
@@ -101,7 +101,7 @@ pub(super) fn unknown_command(word: &str) -> Report {
 pub(super) fn unknown_in_group(group: &str, word: &str) -> Report {
     let fact = format!("unknown command \"{group} {word}\"");
     // `container stats` is `stats`.
-    if let Some(advice) = table::unsupported(word) {
+    if let Some(advice) = unsupported::command(word) {
         return Report::wrong_words(fact).hint(advice);
     }
     let meant = suggest(word, table::group_names(group)).map(|name| format!("{group} {name}"));

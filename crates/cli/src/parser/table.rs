@@ -81,30 +81,6 @@ pub(crate) const GROUPS: &[(&str, &str)] = &[
     ("volume", "Named volumes"),
 ];
 
-/// Commands of Docker that are not there, and what to do in their place.
-const UNSUPPORTED: &[(&str, &str)] = &[
-    (
-        "build",
-        "building images is not there yet; build elsewhere and 'coracle pull' or 'coracle load'",
-    ),
-    ("commit", "use 'coracle export' and 'coracle import'"),
-    ("push", "use 'coracle save --format oci-archive' and 'skopeo copy'"),
-    (
-        "buildx",
-        "building images is not there yet; build elsewhere and 'coracle pull' or 'coracle load'",
-    ),
-    (
-        "context",
-        "there is one context, this host, and no daemon; 'ssh HOST coracle ...' for another host",
-    ),
-    ("compose", "there is no compose"),
-    ("swarm", "there is no swarm"),
-];
-
-pub(super) fn unsupported(word: &str) -> Option<&'static str> {
-    UNSUPPORTED.iter().find(|(name, _)| *name == word).map(|(_, advice)| *advice)
-}
-
 macro_rules! command {
     ($path:literal $([$($alias:literal),*])?, $section:ident, $args:ty, $run:path, $about:literal $(, examples: $examples:expr)? $(, ends: $ends:literal)?) => {
         Command {
@@ -658,7 +634,9 @@ coracle cluster cp job node1:/job/out node2:/job/in"
         Space,
         system::VolumeCreateArgs,
         commands::volume::create,
-        "Make a named volume"
+        "Make a named volume",
+        examples: "coracle volume create --driver sshfs --opt host=ada@far --opt path=/data far
+    coracle run --rm -v far:/data debian ls /data"
     ),
     command!(
         "volume ls"["volume list"],
@@ -680,6 +658,20 @@ coracle cluster cp job node1:/job/out node2:/job/in"
         system::VolumeInspectArgs,
         commands::volume::inspect,
         "Show all that is known of volumes"
+    ),
+    command!(
+        "volume mount",
+        Hidden,
+        system::VolumeMountArgs,
+        commands::volume::mount,
+        "Mount volumes of a driver now, and print where; a container that uses one mounts it too"
+    ),
+    command!(
+        "volume unmount"["volume umount"],
+        Hidden,
+        system::VolumeMountArgs,
+        commands::volume::unmount,
+        "Unmount volumes of a driver that no running container uses"
     ),
     command!(
         "volume prune",

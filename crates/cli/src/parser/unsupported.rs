@@ -1,11 +1,12 @@
-//! Docker's and udocker's flags that Coracle does not have, and what to do in their place.
+//! Docker's and udocker's flags, and Docker's commands, that Coracle does not have, and what to do
+//! in their place.
 //!
 //! A flag is never accepted and ignored: who typed it learns here why it is not there.
 
-const UNSUPPORTED: &[(&str, &str)] = &[
+const FLAGS: &[(&str, &str)] = &[
     (
         "--volume-driver",
-        "volumes are directories of the store; -v HOST:CONTAINER mounts anything else",
+        "make the volume before: coracle volume create --driver NAME VOLUME; then -v VOLUME:DIRECTORY",
     ),
     ("--link", "containers share the host's network by default and reach each other at 127.0.0.1"),
     ("--link-local-ip", "link-local addresses follow from IPv4 ones in a network; see --ip"),
@@ -34,5 +35,30 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 /// What to do in place of `flag`, where it is known and left out.
 pub(super) fn advice(flag: &str) -> Option<&'static str> {
     let name = flag.split('=').next().unwrap_or(flag);
-    UNSUPPORTED.iter().find(|(known, _)| *known == name).map(|(_, advice)| *advice)
+    FLAGS.iter().find(|(known, _)| *known == name).map(|(_, advice)| *advice)
+}
+
+/// Commands of Docker that are not there, and what to do in their place.
+const COMMANDS: &[(&str, &str)] = &[
+    (
+        "build",
+        "building images is not there yet; build elsewhere and 'coracle pull' or 'coracle load'",
+    ),
+    ("commit", "use 'coracle export' and 'coracle import'"),
+    ("push", "use 'coracle save --format oci-archive' and 'skopeo copy'"),
+    (
+        "buildx",
+        "building images is not there yet; build elsewhere and 'coracle pull' or 'coracle load'",
+    ),
+    (
+        "context",
+        "there is one context, this host, and no daemon; 'ssh HOST coracle ...' for another host",
+    ),
+    ("compose", "there is no compose"),
+    ("swarm", "there is no swarm"),
+];
+
+/// What to do in place of a command that is not there.
+pub(super) fn command(word: &str) -> Option<&'static str> {
+    COMMANDS.iter().find(|(name, _)| *name == word).map(|(_, advice)| *advice)
 }

@@ -13,6 +13,7 @@
 
 mod concurrency;
 mod devices;
+mod drivers;
 mod environment;
 mod events;
 mod exec;
@@ -57,6 +58,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("env", environment::CASES),
     ("users", users::CASES),
     ("mounts", mounts::CASES),
+    ("drivers", drivers::CASES),
     ("devices", devices::CASES),
     ("streams", streams::CASES),
     ("events", events::CASES),

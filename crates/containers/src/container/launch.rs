@@ -22,7 +22,7 @@ use super::made::Made;
 use super::prepare::{Prepared, prepare};
 use super::record::{self, Record};
 use super::removal::{Removal, Removed};
-use super::{convert, networks, running, told};
+use super::{convert, networks, running, told, volume_driver};
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::journal;
@@ -162,6 +162,11 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
         convert::fit(session, store, &run.container, &mut record, engine)?;
     }
     let lock = if store.read_only().is_some() { None } else { Some(run.container.lock_shared()?) };
+    if !run.explain {
+        // Under the container's lock, and before this process adopts orphans or enters a control
+        // group: the server of such a mount must outlive the container.
+        volume_driver::ready(session, record.config.mounts.iter().chain(&overrides.mounts))?;
+    }
     let joined = if run.explain {
         None
     } else {

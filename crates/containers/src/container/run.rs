@@ -12,7 +12,7 @@ use super::make;
 use super::ranks::{self, Rank};
 use super::record::{self, Record};
 use super::removal::Removal;
-use super::{draft, existing, root_form};
+use super::{draft, existing, root_form, volume_driver};
 use crate::config::PullPolicy;
 use crate::error::{Error, Result};
 use crate::events::Event;
@@ -67,6 +67,13 @@ pub fn run(session: &Session, mut request: RunRequest) -> Result<Ended> {
     }
     if let Some((container, stored)) = found.zip(stored) {
         return run_existing(session, request, container, stored);
+    }
+    if !request.explain {
+        // A driver that fails or is interrupted leaves no container behind.
+        volume_driver::ready(
+            session,
+            request.container.files.mounts.iter().map(|mount| &mount.spec),
+        )?;
     }
     let (made, record) = make::make(session, &request.container)?;
     starting(session, made.container(), &record.config.command);

@@ -6,7 +6,7 @@
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use engine::spec::{MountKind, MountSpec};
 use store::{ContainerDir, Volume, VolumeInfo};
@@ -68,7 +68,9 @@ pub fn place(
                 journal::tell(session, Kind::Volume, "create", Actor::volume(&name));
             }
             request.spec.source = volume.data();
-            if new || is_empty(&volume.data()) || filling(&volume).exists() {
+            // As in Docker, what a driver mounts does not begin with the image's files: others may
+            // use it. It is not mounted yet.
+            if new || volume.is_local() && wants_files(&volume) {
                 let (target, anonymous) = (request.spec.target.clone(), request.anonymous);
                 fresh.push(Fresh { target, volume, anonymous, fill: !request.no_copy });
             }
@@ -79,8 +81,9 @@ pub fn place(
     Ok((mounts, fresh))
 }
 
-fn is_empty(path: &Path) -> bool {
-    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+fn wants_files(volume: &Volume) -> bool {
+    let is_empty = |mut entries: std::fs::ReadDir| entries.next().is_none();
+    std::fs::read_dir(volume.data()).is_ok_and(is_empty) || filling(volume).exists()
 }
 
 /// A name for a volume that was given none.

@@ -120,7 +120,8 @@ pub fn images(session: &Session, every: bool, filters: &Filters) -> Result<Freed
     Ok(freed)
 }
 
-/// Removes volumes that no container mounts: unnamed ones, or with `named` all.
+/// Removes volumes that no container mounts: unnamed ones, or with `named` all. Those of a driver
+/// stay, as in Docker: what is in them may be of use to others.
 pub fn volumes(session: &Session, named: bool, filters: &Filters) -> Result<Freed> {
     let store = session.store()?;
     // Looked up when the store asks about the first volume: at that time no other process can make
@@ -134,7 +135,8 @@ pub fn volumes(session: &Session, named: bool, filters: &Filters) -> Result<Free
                 .is_ok_and(|used| !used.contains(volume.name()))
             && volume.info().map_or(named && filters.is_empty(), |info| {
                 let unnamed = info.anonymous || info.labels.contains_key(UNNAMED);
-                (named || unnamed) && matches(filters, &info.created, &info.labels)
+                let chosen = info.driver.is_empty() && (named || unnamed);
+                chosen && matches(filters, &info.created, &info.labels)
             })
     };
     let freed = store.prune_volumes(&select, &|path| ids::delete(session, path))?;

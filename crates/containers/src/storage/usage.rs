@@ -19,7 +19,7 @@ pub fn usage(session: &Session) -> Result<Usage> {
     let used = volumes::used(session).unwrap_or_default();
     for volume in store.volumes().list()? {
         session.cancel().check()?;
-        if !used.contains(volume.name()) {
+        if !used.contains(volume.name()) && volume.is_local() {
             let Amount { unused_count, reclaimable, .. } = &mut usage.volumes;
             *unused_count += 1;
             *reclaimable += store.volume_size(volume.name())?;
@@ -33,11 +33,11 @@ fn runs(container: &ContainerDir) -> bool {
     matches!(observed, Ok(Observed::Running(_) | Observed::Restarting { .. }))
 }
 
-/// Each volume with the bytes that it takes.
+/// Each volume in the store with the bytes that it takes.
 pub fn volumes(session: &Session) -> Result<Vec<(String, u64)>> {
     let store = session.store()?;
     let mut sizes = Vec::new();
-    for volume in store.volumes().list()? {
+    for volume in store.volumes().list()?.into_iter().filter(store::Volume::is_local) {
         session.cancel().check()?;
         sizes.push((volume.name().to_owned(), store.volume_size(volume.name())?));
     }
