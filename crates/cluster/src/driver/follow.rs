@@ -144,18 +144,20 @@ pub(super) fn follow(up: &Up<'_>, service: &Service, rule: &Scaling) -> Result<(
 /// Has a service behind a balancer have its number of containers while hosts are lost, until the
 /// watcher asks for the end.
 pub(super) fn stand_in(up: &Up<'_>, service: &Service, count: u32) {
-    let mut told = String::new();
+    let (mut told, mut pause) = (String::new(), COMPARE);
     let mut next = Instant::now();
     while !up.watcher.is_stopped() {
         if Instant::now() < next {
             std::thread::sleep(GLANCE);
             continue;
         }
-        next = Instant::now() + COMPARE;
         let done = up.changing(|changing| {
             let mut all = lock(up.stand_ins);
             changing.stand_in(service, count, all.entry(service.name.clone()).or_default())
         });
+        // Others have to change the cluster meanwhile.
+        pause = if done.is_ok() { COMPARE } else { (2 * pause).min(LONGEST_PAUSE) };
+        next = Instant::now() + pause;
         match done {
             Ok(_) => told.clear(),
             Err(error) if error.to_string() != told => {

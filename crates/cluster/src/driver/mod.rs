@@ -74,6 +74,10 @@ pub trait Watcher: Sync {
     }
 }
 
+/// A host that may be lost has so long to answer: who asks for the end, or waits to change the
+/// cluster, waits for that.
+const SOON: Duration = Duration::from_secs(15);
+
 /// What an error says after [`Watcher::is_stopped`].
 const INTERRUPTED: &str = "interrupted";
 
@@ -279,7 +283,7 @@ pub fn reach_some(setting: &Setting, cluster: &str) -> Result<(Hosts, Vec<Lost>)
         None => Ok((hosts, Vec::new())),
         Some(reach) if reach.is_over()? => Ok((hosts, Vec::new())),
         Some(reach) => {
-            let (nodes, lost) = reach.as_far_as_possible(setting, cluster, &[])?;
+            let (nodes, lost) = reach.as_far_as_possible(setting, cluster, (&[], reach::ANSWER))?;
             Ok((nodes.driven_by(hosts), lost))
         }
     }
@@ -296,7 +300,7 @@ fn reach_sites(setting: &Setting, cluster: &str, directory: &Path) -> Result<(Ho
     Ok((nodes.driven_by(hosts), sites))
 }
 
-/// The same as far as hosts answer. Those that are `lost` are not tried.
+/// Reaches the hosts that answer soon. Those that are `lost` are not tried.
 ///
 /// # Errors
 /// If none answers.
@@ -310,7 +314,7 @@ fn reach_without(
     let Some(reach) = kept(setting, cluster)? else {
         return Ok((hosts, vec![setting.site(cluster, directory)]));
     };
-    let (nodes, lost) = reach.as_far_as_possible(setting, cluster, lost)?;
+    let (nodes, lost) = reach.as_far_as_possible(setting, cluster, (lost, SOON))?;
     let sites = reach.in_order(&nodes.sites(cluster, directory, setting));
     Ok((nodes.driven_by(hosts).without(lost), sites))
 }

@@ -215,9 +215,17 @@ impl<'a> Nodes<'a> {
     /// Starts the containers of nodes. The controller is told of those that do not start.
     fn start(&self, changing: &Changing<'_>, names: &[&str]) -> Result<()> {
         let began = Instant::now();
-        let mut started = names.to_vec();
+        let is_lost = |name: &str| {
+            self.member(name).is_some_and(|(service, number)| self.is_on_lost(service, number))
+        };
+        let (lost, names): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| is_lost(name));
         let mut told = Ok(());
-        for (service, numbers) in self.by_service(names) {
+        if !lost.is_empty() {
+            self.say(&format!("{}: not started: the host is lost", lost.join(", ")));
+            told = self.set_down(&lost, "its host is lost");
+        }
+        let mut started = names.clone();
+        for (service, numbers) in self.by_service(&names) {
             for (number, error) in changing.start(service, &numbers)? {
                 let name = format!("{}-{number}", service.name);
                 started.retain(|other| *other != name);
@@ -307,7 +315,7 @@ impl<'a> Nodes<'a> {
                 found.ended.extend(state.filter(|_| !runs).cloned());
             } else if node.is_away() {
                 add(&mut found.gone, state.is_some());
-                add(&mut found.stay, node.is_off() && number <= kind.min);
+                add(&mut found.stay, node.is_off() && number <= kind.min && !is_lost);
             } else if !runs {
                 add(if is_lost { &mut found.cut_off } else { &mut found.lost }, true);
                 found.ended.extend(state.cloned());

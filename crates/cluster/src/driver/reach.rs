@@ -31,9 +31,9 @@ use crate::spec::{Kind, Spec};
 use crate::wire::messages::{Facts, Hello};
 
 /// An agent answers within so long; `ssh` and `srun` may wait for a busy host.
-const ANSWER: Duration = Duration::from_mins(1);
+pub(super) const ANSWER: Duration = Duration::from_mins(1);
 /// One that was lost is tried for so long, again and again: whoever asks for the end waits for it.
-const GLANCE: Duration = Duration::from_secs(5);
+const GLANCE: Duration = Duration::from_secs(10);
 /// A job whose hosts are released has ended within so long.
 const END: Duration = Duration::from_secs(5);
 
@@ -365,8 +365,8 @@ impl Reach {
         Ok((nodes, first(failed)))
     }
 
-    /// Reaches those hosts of a cluster that answer, and tells the others. Those that are `lost`
-    /// are not tried.
+    /// Reaches those hosts of a cluster that answer within so long, and tells the others. Those that
+    /// are `lost` are not tried.
     ///
     /// # Errors
     /// If there is none, with the reason of the first.
@@ -374,7 +374,7 @@ impl Reach {
         &self,
         setting: &Setting,
         cluster: &str,
-        lost: &[Lost],
+        (lost, within): (&[Lost], Duration),
     ) -> Result<(Nodes, Vec<Lost>)> {
         if self.is_empty() {
             return Ok((Nodes::new(std::iter::empty()), Vec::new()));
@@ -382,7 +382,7 @@ impl Reach {
         let is_tried = |host: &&Reached| !lost.iter().any(|lost| lost.host == host.name);
         let tried = self.hosts.iter().filter(is_tried);
         let hello = Hello::new(cluster, false, Duration::ZERO);
-        let (opened, mut failed) = self.open_some(setting, &hello, tried, ANSWER)?;
+        let (opened, mut failed) = self.open_some(setting, &hello, tried, within)?;
         if opened.is_empty() {
             let why = || lost.first().map(|lost| Error::new(lost.why.clone()));
             let failed = (!failed.is_empty()).then(|| failed.swap_remove(0).1);

@@ -77,10 +77,12 @@ pub fn replace(
         names.iter().map(|name| service(spec, name)).collect::<Result<_>>()?;
     services.iter().try_for_each(|service| is_ours(service))?;
     let change = |changing: &Changing<'_>| {
+        // What is on a host that is lost would stay the old one.
+        if let Some(lost) = changing.phases.hosts.away().first() {
+            let hint = "call 'replace' again when it is back";
+            return Err(Error::new(lost.why.clone()).with_hint(hint));
+        }
         if services.iter().any(|service| service.part.is_some()) {
-            if let Some(lost) = changing.phases.hosts.away().first() {
-                return Err(Error::new(lost.why.clone()));
-            }
             let Phases { hosts, sites, kept, .. } = changing.phases;
             slurm::configure(spec, (hosts, sites), (setting, kept))?;
         }
@@ -248,7 +250,7 @@ impl<'a> Changing<'a> {
         count: u32,
         started: &mut Vec<u32>,
     ) -> Result<()> {
-        let is_whole = self.phases.sites.iter().all(|site| !site.is_lost);
+        let is_whole = !plan::misses_hosts(self.spec, self.phases.sites, service);
         if is_whole && started.is_empty() {
             return Ok(());
         }
@@ -267,12 +269,13 @@ impl<'a> Changing<'a> {
         if new.is_empty() {
             return self.tell_balancers(service, |_| true);
         }
+        // Also what is only begun has to go again.
+        started.extend(&new);
         self.grow(service, &new)?;
         let names: Vec<String> =
             new.iter().map(|number| format!("{}-{number}", service.name)).collect();
         let text = format!("{}: in the place of what is on lost hosts", names.join(", "));
         self.phases.watcher.note(&text);
-        started.extend(new);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! A cluster that is up is watched: rules are followed, a batch system gets the nodes that it asks
-//! for, hosts that are lost are told, others have what was on these, and the end by somebody else
-//! is seen.
+//! for, lost hosts are reported and containers on them replaced on other hosts, and the end by
+//! somebody else is seen.
 //!
 //! One process at a time follows the rules of a cluster and its batch system. It holds the lock of
 //! a file in the cluster's directory, and ends when that file is gone: so `down` ends it without
@@ -295,6 +295,9 @@ impl Following<'_> {
                 .and_then(|new| Ok((reached(&new, self.setting, self.directory, &lost)?, new)));
             match again {
                 Ok(again) => {
+                    let is_new = |one: &&Lost| !lost.iter().any(|lost| lost.host == one.host);
+                    let new = again.0.hosts.away().iter().filter(is_new);
+                    new.for_each(|new| self.watcher.note(&new.why));
                     self.watcher.note("begins again, with the file and the hosts as they are now");
                     return Some(again);
                 }
@@ -336,7 +339,7 @@ impl Following<'_> {
                     }
                 });
             }
-            let is_whole = hosts.away().is_empty() && lock(stand_ins).is_empty();
+            let is_whole = hosts.away().is_empty() && lock(stand_ins).values().all(Vec::is_empty);
             for (service, count) in with_stand_ins(spec).filter(|_| !is_whole) {
                 scope.spawn(move || stand_in(up, service, count));
             }

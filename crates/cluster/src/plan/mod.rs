@@ -26,7 +26,7 @@ use crate::spec::{Image, Kind, Launch, Network, Ready, Service, Spec, units};
 pub use balance::{Balanced, Balancer};
 pub use sites::Site;
 use sites::{fitting, site};
-pub(crate) use sites::{numbers, service_site};
+pub(crate) use sites::{misses_hosts, numbers, service_site};
 
 /// The label of every container and network of a cluster, with the cluster's name.
 pub const LABEL: &str = "coracle.cluster";

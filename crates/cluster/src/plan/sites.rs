@@ -86,6 +86,11 @@ pub(super) fn fitting<'s>(spec: &Spec, sites: &'s [Site], service: &Service) -> 
     if fit.is_empty() { sites.iter().collect() } else { fit }
 }
 
+/// Whether a host that a service may have containers on is lost.
+pub(crate) fn misses_hosts(spec: &Spec, sites: &[Site], service: &Service) -> bool {
+    fitting(spec, sites, service).iter().any(|site| site.is_lost)
+}
+
 /// The numbers of a service's replicas, if there are to be so many. A balancer takes any replica
 /// for any other, so those behind one have the first numbers whose hosts answer: a number has
 /// always the same host, and none is started twice when a lost host is back.
