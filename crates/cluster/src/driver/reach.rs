@@ -365,7 +365,7 @@ impl Reach {
         Ok((nodes, first(failed)))
     }
 
-    /// Reaches those hosts of a cluster that answer within so long, and tells the others. Those that
+    /// Reaches the hosts of a cluster that answer within so long, and tells the others. Those that
     /// are `lost` are not tried.
     ///
     /// # Errors
