@@ -89,6 +89,8 @@ const WANTED_FILES: &[(&str, &str)] = &[
     ("/usr/include/gnu/stubs-32.h", "gcc-multilib"),
     // Slurm loads it for ranks that speak PMIx.
     ("/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so", "libpmix-dev"),
+    // Jobs of a Slurm on the host are in Python.
+    ("/usr/lib/python3/dist-packages/mpi4py/__init__.py", "python3-mpi4py"),
     // The lab's tests compile ranks.
     ("/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h", "libopenmpi-dev"),
     ("/usr/include/x86_64-linux-gnu/mpich/mpi.h", "libmpich-dev"),

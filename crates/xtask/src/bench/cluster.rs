@@ -12,6 +12,7 @@ mod lab;
 mod model;
 mod mpi;
 mod page;
+mod plain;
 mod up;
 
 use std::fs;
@@ -94,8 +95,16 @@ fn import(bench: &Bench, tar: &Path, image: &str) -> Outcome {
 
 /// A port of this machine that nobody has at present.
 fn free_port() -> Outcome<u16> {
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|one| one.local_addr());
-    Ok(port.map_err(|error| error.to_string())?.port())
+    Ok(free_ports(1)?[0])
+}
+
+/// Ports of this machine that nobody has at present.
+fn free_ports(count: usize) -> Outcome<Vec<u16>> {
+    // All at once, so that they differ.
+    let ports = (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let ports = ports.collect::<std::io::Result<Vec<_>>>().map_err(|error| error.to_string())?;
+    let port = |one: &TcpListener| one.local_addr().map(|address| address.port());
+    ports.iter().map(|one| port(one).map_err(|error| error.to_string())).collect()
 }
 
 /// What a server answers; `None` if that is not a page.
@@ -122,6 +131,12 @@ fn alone(what: &str, ours: String, value: f64, aim: f64, unit: &'static str) -> 
         aim,
         unit,
     }
+}
+
+/// The result with what a peer took, if there is one. The aim is still for the result alone.
+fn beside(line: Line, against: &str, theirs: Option<String>) -> Line {
+    let Some(theirs) = theirs else { return line };
+    Line { against: against.to_owned(), theirs, ..line }
 }
 
 /// A fact beside the results.

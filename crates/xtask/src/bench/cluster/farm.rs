@@ -1,20 +1,22 @@
 //! A batch system whose nodes are containers: a job for which nodes have to be started, the same
-//! with nodes that are there, nodes that go, and many jobs of several sizes.
+//! with nodes that are there, nodes that go, and many jobs of several sizes. Its peer is a Slurm on
+//! the host whose nodes are started by scripts.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use testkit::trees;
 
-use super::{NETWORKS, alone, fact, import_made};
+use super::plain::Plain;
+use super::{NETWORKS, alone, beside, fact, import_made};
 use crate::bench::{Bench, Line, median};
 use crate::shell::Outcome;
 
 const IMAGE: &str = "localhost/bench/farm:1";
 /// Nodes of the file, and seconds without work after which one goes.
-const NODES: usize = 4;
-const IDLE: f64 = 5.0;
+pub(super) const NODES: usize = 4;
+pub(super) const IDLE: f64 = 5.0;
 /// Nodes of the job, and how many jobs there are of several sizes.
 const WIDE: usize = 3;
 const MANY: usize = 50;
@@ -27,29 +29,116 @@ const AIM_GONE: f64 = 5.0;
 const LIMIT: Duration = Duration::from_mins(10);
 const GLANCE: Duration = Duration::from_millis(20);
 /// Tells when all ranks have met.
-const JOB: &str = "#!/bin/sh\nexec mpirun python3 -c 'from mpi4py import MPI; import time; \
+pub(super) const JOB: &str = "#!/bin/sh\nexec mpirun python3 -c 'from mpi4py import MPI; import time; \
     c = MPI.COMM_WORLD; c.Barrier(); c.rank or print(time.time())'\n";
+
+/// A batch system that starts nodes when jobs need them.
+pub(super) trait Batch {
+    /// A directory that all nodes see, with the job.
+    fn jobs(&self) -> &Path;
+    /// Runs a command of a shell in that directory.
+    fn submit(&self, command: &str) -> Outcome<String>;
+    /// How many nodes there are.
+    fn nodes(&self) -> Outcome<usize>;
+}
 
 pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     if !import_made(bench, "farm", trees::slurm(), IMAGE)? {
         return Ok(Vec::new());
     }
+    let plain = plain(bench).inspect_err(|why| {
+        println!("SKIP bench cluster farm, Slurm on the host: {why}");
+    });
+    let plain = plain.ok();
     let mut lines = Vec::new();
     for (network, words) in NETWORKS {
         let farm = Farm::start(bench, words)?;
-        let measured = farm.measure(network);
+        let measured = farm.measure(network, plain.as_ref());
         bench.coracle(&["cluster", "down", "farm"])?;
         lines.extend(measured?);
     }
     Ok(lines)
 }
 
+/// The peer's times.
+fn plain(bench: &Bench) -> Outcome<Times> {
+    let plain = Plain::start(bench)?;
+    times(&plain, bench.rounds)
+}
+
+/// Medians of seconds.
+struct Times {
+    /// From no node to a job that runs.
+    cold: f64,
+    /// The same with nodes that are there.
+    warm: f64,
+    /// From the job to the end of the last node, beyond [`IDLE`].
+    gone: f64,
+}
+
+fn times(batch: &dyn Batch, rounds: usize) -> Outcome<Times> {
+    let (mut cold, mut warm, mut after) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        cold.push(job(batch)?.0);
+        let (seconds, met) = job(batch)?;
+        warm.push(seconds);
+        after.push(gone(batch, met)? - IDLE);
+    }
+    let [cold, warm, gone] = [cold, warm, after].map(median);
+    Ok(Times { cold, warm, gone })
+}
+
+/// Seconds from the call of `sbatch` until all ranks of the job have met, and that moment.
+fn job(batch: &dyn Batch) -> Outcome<(f64, f64)> {
+    let met = batch.jobs().join("met");
+    let _ = fs::remove_file(&met);
+    let (began, limit) = (now()?, Instant::now() + LIMIT);
+    batch.submit(&format!("sbatch -Q -N {WIDE} -n {WIDE} -o met -e err job.sh"))?;
+    while Instant::now() < limit {
+        let said = fs::read_to_string(&met).unwrap_or_default();
+        if let Some(at) = said.strip_suffix('\n').and_then(|text| text.parse::<f64>().ok()) {
+            return Ok((at - began, at));
+        }
+        std::thread::sleep(GLANCE);
+    }
+    let errors = fs::read_to_string(batch.jobs().join("err")).unwrap_or_default();
+    Err(format!("the job does not run: {errors}"))
+}
+
+/// Seconds from a moment until no node is left.
+fn gone(batch: &dyn Batch, since: f64) -> Outcome<f64> {
+    let limit = Instant::now() + LIMIT;
+    while batch.nodes()? > 0 {
+        if Instant::now() > limit {
+            return Err("nodes are left".to_owned());
+        }
+        std::thread::sleep(GLANCE);
+    }
+    Ok(now()? - since)
+}
+
 struct Farm<'b> {
     bench: &'b Bench,
-    /// A directory that all nodes see.
     jobs: PathBuf,
     /// Seconds of `up`.
     up: f64,
+}
+
+impl Batch for Farm<'_> {
+    fn jobs(&self) -> &Path {
+        &self.jobs
+    }
+
+    /// In the front-end.
+    fn submit(&self, command: &str) -> Outcome<String> {
+        let words = ["cluster", "exec", "-w", "/jobs", "farm", "front", "/bin/sh", "-c", command];
+        self.bench.coracle(&words)
+    }
+
+    fn nodes(&self) -> Outcome<usize> {
+        let names = self.bench.coracle(&["ps", "-a", "--format", "{{.Names}}"])?;
+        Ok(names.lines().filter(|name| name.starts_with("farm-compute-")).count())
+    }
 }
 
 impl<'b> Farm<'b> {
@@ -71,68 +160,20 @@ impl<'b> Farm<'b> {
         Ok(Self { bench, jobs, up: began.elapsed().as_secs_f64() })
     }
 
-    /// Runs a command of the front-end's shell.
-    fn front(&self, command: &str) -> Outcome<String> {
-        let words = ["cluster", "exec", "-w", "/jobs", "farm", "front", "/bin/sh", "-c", command];
-        self.bench.coracle(&words)
-    }
-
-    /// How many nodes there are.
-    fn nodes(&self) -> Outcome<usize> {
-        let names = self.bench.coracle(&["ps", "-a", "--format", "{{.Names}}"])?;
-        Ok(names.lines().filter(|name| name.starts_with("farm-compute-")).count())
-    }
-
-    /// Seconds from the call of `sbatch` until all ranks of the job have met, and that moment.
-    fn job(&self) -> Outcome<(f64, f64)> {
-        let met = self.jobs.join("met");
-        let _ = fs::remove_file(&met);
-        let (began, limit) = (now()?, Instant::now() + LIMIT);
-        self.front(&format!("sbatch -Q -N {WIDE} -n {WIDE} -o met -e err job.sh"))?;
-        while Instant::now() < limit {
-            let said = fs::read_to_string(&met).unwrap_or_default();
-            if let Some(at) = said.strip_suffix('\n').and_then(|text| text.parse::<f64>().ok()) {
-                return Ok((at - began, at));
-            }
-            std::thread::sleep(GLANCE);
-        }
-        let errors = fs::read_to_string(self.jobs.join("err")).unwrap_or_default();
-        Err(format!("the job does not run: {errors}"))
-    }
-
-    /// Seconds from a moment until no node is left.
-    fn gone(&self, since: f64) -> Outcome<f64> {
-        let limit = Instant::now() + LIMIT;
-        while self.nodes()? > 0 {
-            if Instant::now() > limit {
-                return Err("nodes are left".to_owned());
-            }
-            std::thread::sleep(GLANCE);
-        }
-        Ok(now()? - since)
-    }
-
-    fn measure(&self, network: &str) -> Outcome<Vec<Line>> {
-        let (mut cold, mut warm, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..self.bench.rounds {
-            cold.push(self.job()?.0);
-            let (seconds, met) = self.job()?;
-            warm.push(seconds);
-            gone.push(self.gone(met)? - IDLE);
-        }
-        let seconds = |seconds: f64| format!("{seconds:.2} s");
-        let [cold, warm, gone] = [cold, warm, gone].map(median);
+    fn measure(&self, network: &str, plain: Option<&Times>) -> Outcome<Vec<Line>> {
+        let ours = times(self, self.bench.rounds)?;
+        let text = |seconds: f64| format!("{seconds:.2} s");
+        let line = |what: &str, of: fn(&Times) -> f64, aim: f64| {
+            let seconds = of(&ours);
+            let line = alone(what, text(seconds), seconds, aim, "s");
+            beside(line, "Slurm's power saving on the host", plain.map(|plain| text(of(plain))))
+        };
+        let what = format!("from no node to a job of MPI on {WIDE}, {network}");
         let mut lines = vec![
-            alone(
-                &format!("from no node to a job of MPI on {WIDE}, {network}"),
-                seconds(cold),
-                cold,
-                AIM_COLD,
-                "s",
-            ),
-            alone("the same with nodes that are there", seconds(warm), warm, AIM_WARM, "s"),
-            alone("until the last node is gone, beyond `idle`", seconds(gone), gone, AIM_GONE, "s"),
-            fact("`up` of the controller and the front-end", seconds(self.up)),
+            line(&what, |times| times.cold, AIM_COLD),
+            line("the same with nodes that are there", |times| times.warm, AIM_WARM),
+            line("until the last node is gone, beyond `idle`", |times| times.gone, AIM_GONE),
+            fact("`up` of the controller and the front-end", text(self.up)),
         ];
         lines.extend(self.many()?);
         Ok(lines)
@@ -145,9 +186,9 @@ impl<'b> Farm<'b> {
             "for n in $(seq {MANY}); do sbatch -Q -N $((n % {NODES} + 1)) -o done-$n \
              --wrap 'srun sleep 0.2 && echo done'; done"
         );
-        self.front(&script)?;
+        self.submit(&script)?;
         let mut most = 0;
-        while !self.front("squeue -h")?.trim().is_empty() {
+        while !self.submit("squeue -h")?.trim().is_empty() {
             most = most.max(self.nodes()?);
             if began.elapsed() > LIMIT {
                 return Err("jobs are left".to_owned());
