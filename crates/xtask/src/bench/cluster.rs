@@ -6,6 +6,7 @@
 //! what the starts of few hosts say about many.
 
 mod agents;
+mod batch;
 mod farm;
 mod grow;
 mod lab;

@@ -8,15 +8,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use testkit::trees;
 
+use super::batch::{Batch, IDLE, JOB, NODES};
 use super::plain::Plain;
 use super::{NETWORKS, alone, beside, fact, import_made};
 use crate::bench::{Bench, Line, median};
 use crate::shell::Outcome;
 
 const IMAGE: &str = "localhost/bench/farm:1";
-/// Nodes of the file, and seconds without work after which one goes.
-pub(super) const NODES: usize = 4;
-pub(super) const IDLE: f64 = 5.0;
 /// Nodes of the job, and how many jobs there are of several sizes.
 const WIDE: usize = 3;
 const MANY: usize = 50;
@@ -28,20 +26,6 @@ const AIM_GONE: f64 = 5.0;
 /// It has failed after so long.
 const LIMIT: Duration = Duration::from_mins(10);
 const GLANCE: Duration = Duration::from_millis(20);
-/// Tells when all ranks have met.
-pub(super) const JOB: &str = "#!/bin/sh\nexec mpirun python3 -c 'from mpi4py import MPI; import time; \
-    c = MPI.COMM_WORLD; c.Barrier(); c.rank or print(time.time())'\n";
-
-/// A batch system that starts nodes when jobs need them.
-pub(super) trait Batch {
-    /// A directory that all nodes see, with the job.
-    fn jobs(&self) -> &Path;
-    /// Runs a command of a shell in that directory.
-    fn submit(&self, command: &str) -> Outcome<String>;
-    /// How many nodes there are.
-    fn nodes(&self) -> Outcome<usize>;
-}
-
 pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     if !import_made(bench, "farm", trees::slurm(), IMAGE)? {
         return Ok(Vec::new());

@@ -15,7 +15,7 @@ use std::time::Duration;
 use testkit::command::until;
 use testkit::skip::need_program;
 
-use super::farm::{Batch, IDLE, JOB, NODES};
+use super::batch::{Batch, IDLE, JOB, NODES};
 use super::free_ports;
 use crate::bench::Bench;
 use crate::bench::net::place::{Running, own, run, words};
