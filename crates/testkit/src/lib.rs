@@ -36,6 +36,7 @@ pub mod image;
 pub mod intruder;
 pub mod layer;
 pub mod machine;
+pub mod mounts;
 pub mod nss;
 pub mod person;
 pub mod push;

@@ -214,7 +214,7 @@ fn directory(lab: &Lab<'_>) -> Outcome {
     assert!(done.is_some(), "{}", batch::written(lab, "out"));
     lab.cluster("down", &[]).ok();
 
-    // Who has logged in stays, also without the directory.
+    // A session stays, also without the directory.
     let script = format!(
         "id -un; read go; exec $coracle run --rm --hostauth --user ada {image} \
          sh -c 'echo $(id -un) $(id -g) $HOME, alone'"

@@ -139,7 +139,7 @@ impl World {
         if self.entry.is_empty() {
             return command;
         }
-        // Whoever the host knows has the groups that it knows.
+        // A user whom the host knows has the groups that it knows.
         let words = command.get_args().map(|word| match word.to_str() {
             Some("--clear-groups") => OsStr::new("--init-groups"),
             _ => word,

@@ -5,12 +5,12 @@
 //! namespace of the case; what they mount is a directory that stands for a server's.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use testkit::command::{Finished, Input, run_with};
+use testkit::mounts::Mounts;
 use testkit::skip::{Outcome, Skip, need_program};
 
 use crate::world::{Case, Container, LIMIT, World};
@@ -33,7 +33,7 @@ esac
 /// A site where one volume can be mounted.
 struct Site<'w> {
     world: &'w World,
-    holder: Child,
+    mounts: Mounts,
     programs: PathBuf,
     /// What is mounted.
     remote: PathBuf,
@@ -46,9 +46,7 @@ impl<'w> Site<'w> {
         if !rustix::process::getuid().is_root() {
             testkit::skip!("only root can lend lines of fstab");
         }
-        for program in ["unshare", "nsenter", "mount"] {
-            need_program(program)?;
-        }
+        need_program("mount")?;
         let base = world.dir("site");
         let (remote, volume) = (base.join("remote"), world.name("far"));
         fs::create_dir(&remote).expect("a directory that stands for a server's");
@@ -61,33 +59,16 @@ impl<'w> Site<'w> {
         // `mount` notes in `/run/mount` who may unmount.
         let script = format!(
             "mkdir -p /run/mount && mount -t tmpfs none /run/mount \
-             && mount --bind '{}' /etc/fstab && echo ready && exec sleep 1000",
+             && mount --bind '{}' /etc/fstab",
             table.display()
         );
-        let mut holder = Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "sh", "-c", &script])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| Skip(format!("unshare: {error}")))?;
-        let mut said = String::new();
-        if let Some(out) = holder.stdout.take() {
-            let _ = BufReader::new(out).read_line(&mut said);
-        }
-        let site = Self { world, holder, programs: base, remote, volume };
-        if said.trim() != "ready" {
-            testkit::skip!("nothing can be mounted here");
-        }
-        Ok(site)
+        let mounts = Mounts::made(&script, "nothing can be mounted here")?;
+        Ok(Self { world, mounts, programs: base, remote, volume })
     }
 
     /// Runs a program there as the user.
     fn run(&self, inner: &Command) -> Finished {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id()));
-        command.arg(inner.get_program()).args(inner.get_args()).env_clear();
-        command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let mut command = self.mounts.command(inner);
         command.env("PATH", format!("{}:/usr/bin:/bin:/usr/sbin", self.programs.display()));
         run_with(&mut command, Input::Null, LIMIT)
     }
@@ -123,8 +104,7 @@ impl<'w> Site<'w> {
 
 impl Drop for Site<'_> {
     fn drop(&mut self) {
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
+        self.mounts.end();
         self.world.coracle(&["volume", "rm", "-f", &self.volume]);
     }
 }

@@ -1,20 +1,19 @@
-//! File systems for one case. Root mounts them in a mount namespace that ends with its holder;
-//! programs enter it by `nsenter`.
+//! File systems for one case.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use testkit::command::{Finished, Input, run_with};
+use testkit::mounts::Mounts;
 use testkit::person::{LIMIT, Person};
 use testkit::skip::{Skip, need_program};
 
 use crate::place::Place;
 
-/// A mount namespace with one test file system, held by a sleeping process.
+/// A mount namespace with one test file system.
 pub(crate) struct Mounted {
-    holder: Child,
+    mounts: Mounts,
     pub(crate) dir: PathBuf,
 }
 
@@ -58,35 +57,16 @@ impl Mounted {
         if !rustix::process::getuid().is_root() {
             testkit::skip!("only root can mount a file system for this");
         }
-        for program in ["unshare", "nsenter"] {
-            need_program(program)?;
-        }
         let dir = place.person.dir(name);
         let user = &place.person.user;
         let script = format!(
-            "mount -t {kind} -o {options} '{source}' '{0}' && chown {1}:{2} '{0}' && echo ready && exec sleep 1000",
+            "mount -t {kind} -o {options} '{source}' '{0}' && chown {1}:{2} '{0}'",
             dir.display(),
             user.uid,
             user.gid
         );
-        let mut holder = Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "sh", "-c", &script])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| Skip(format!("unshare: {error}")))?;
-        // The script reports when it is mounted and belongs to the user.
-        let mut said = String::new();
-        if let Some(out) = holder.stdout.take() {
-            let _ = BufReader::new(out).read_line(&mut said);
-        }
-        if said.trim() != "ready" {
-            let _ = holder.kill();
-            let _ = holder.wait();
-            return Err(Skip(format!("a {kind} cannot be mounted here")));
-        }
-        Ok(Self { holder, dir })
+        let mounts = Mounts::made(&script, &format!("a {kind} cannot be mounted here"))?;
+        Ok(Self { mounts, dir })
     }
 
     /// Runs a command as root in the namespace.
@@ -96,10 +76,7 @@ impl Mounted {
     }
 
     pub(crate) fn enter(&self) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id()));
-        command.stdin(Stdio::null());
-        command
+        self.mounts.enter()
     }
 
     /// Runs `coracle` in it as the user, with its home on the file system.
@@ -109,27 +86,19 @@ impl Mounted {
 
     pub(crate) fn command(&self, person: &Person, words: &[&str]) -> Command {
         let inner = person.at(&self.home()).command(words);
-        let mut command = self.enter();
-        command.arg(inner.get_program()).args(inner.get_args()).current_dir("/").env_clear();
-        command.envs(inner.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        let mut command = self.mounts.command(&inner);
+        command.current_dir("/");
         command
     }
 
     /// The file system's root, seen from outside.
     pub(crate) fn outside(&self) -> PathBuf {
-        let root = PathBuf::from(format!("/proc/{}/root", self.holder.id()));
+        let root = PathBuf::from(format!("/proc/{}/root", self.mounts.holder()));
         root.join(self.dir.strip_prefix("/").unwrap_or(&self.dir))
     }
 
     pub(crate) fn home(&self) -> PathBuf {
         self.dir.clone()
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
     }
 }
 

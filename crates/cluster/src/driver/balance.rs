@@ -130,7 +130,8 @@ fn give_one(
     }
     let mut wanted = servers.running.clone();
     for server in known.iter().flat_map(|(_, found)| found).map(|one| &one.server) {
-        let may_come = servers.restarting.contains(&server.name) || balanced.is_away(&server.name);
+        let may_come =
+            servers.restarting.contains(&server.name) || balanced.is_on_lost_host(&server.name);
         if may_come && !wanted.contains(server) {
             wanted.push(server.clone());
         }

@@ -64,6 +64,32 @@ impl Up<'_> {
         let of = (self.hosts, self.sites);
         change(&Changing::of(self.spec, self.plan, of, place.path(), self.watcher)).map(Some)
     }
+
+    /// Does something again and again, with a pause, until the watcher asks for the end. What fails
+    /// is told once, and makes the pause twice as long, up to the second.
+    pub(super) fn often(&self, pause: (Duration, Duration), mut work: impl FnMut() -> Result<()>) {
+        let (first, longest) = pause;
+        let (mut told, mut pause) = (String::new(), first);
+        while !self.watcher.is_stopped() {
+            match work() {
+                Ok(()) => {
+                    told.clear();
+                    pause = first;
+                }
+                Err(error) => {
+                    pause = (2 * pause).min(longest);
+                    if !self.watcher.is_stopped() && error.to_string() != told {
+                        told = error.to_string();
+                        self.watcher.note(&told);
+                    }
+                }
+            }
+            let until = Instant::now() + pause;
+            while !self.watcher.is_stopped() && Instant::now() < until {
+                std::thread::sleep(GLANCE);
+            }
+        }
+    }
 }
 
 /// What a balancer had counted when it was last asked.
@@ -144,29 +170,14 @@ pub(super) fn follow(up: &Up<'_>, service: &Service, rule: &Scaling) -> Result<(
 /// Has a service behind a balancer have its number of containers while hosts are lost, until the
 /// watcher asks for the end.
 pub(super) fn stand_in(up: &Up<'_>, service: &Service, count: u32) {
-    let (mut told, mut pause) = (String::new(), COMPARE);
-    let mut next = Instant::now();
-    while !up.watcher.is_stopped() {
-        if Instant::now() < next {
-            std::thread::sleep(GLANCE);
-            continue;
-        }
+    up.often((COMPARE, LONGEST_PAUSE), || {
         let done = up.changing(|changing| {
             let mut all = lock(up.stand_ins);
             changing.stand_in(service, count, all.entry(service.name.clone()).or_default())
         });
-        // Others have to change the cluster meanwhile.
-        pause = if done.is_ok() { COMPARE } else { (2 * pause).min(LONGEST_PAUSE) };
-        next = Instant::now() + pause;
-        match done {
-            Ok(_) => told.clear(),
-            Err(error) if error.to_string() != told => {
-                told = error.to_string();
-                up.watcher.note(&format!("{}: {told}", service.name));
-            }
-            Err(_) => {}
-        }
-    }
+        let named = |error| Error::new(format!("{}: {error}", service.name));
+        done.map(drop).map_err(named)
+    });
 }
 
 impl Following<'_> {
@@ -261,7 +272,9 @@ impl Following<'_> {
             match ask(admin, before) {
                 Ok((active, new, recent)) => {
                     // Those of hosts that are lost are no measure of the others.
-                    for one in active.into_iter().filter(|one| !self.balanced.is_away(&one.name)) {
+                    for one in
+                        active.into_iter().filter(|one| !self.balanced.is_on_lost_host(&one.name))
+                    {
                         busy += one.count;
                         // One that takes requests at all of its ports, from any balancer.
                         let is_ready = ready.entry(one.name).or_insert(true);

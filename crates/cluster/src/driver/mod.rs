@@ -74,8 +74,8 @@ pub trait Watcher: Sync {
     }
 }
 
-/// A host that may be lost has so long to answer: who asks for the end, or waits to change the
-/// cluster, waits for that.
+/// A host that may be lost has so long to answer. The end of the cluster, and other changes of it,
+/// wait for that.
 const SOON: Duration = Duration::from_secs(15);
 
 /// What an error says after [`Watcher::is_stopped`].
@@ -291,13 +291,7 @@ pub fn reach_some(setting: &Setting, cluster: &str) -> Result<(Hosts, Vec<Lost>)
 
 /// As [`reach`], with what a plan has to know of the hosts.
 fn reach_sites(setting: &Setting, cluster: &str, directory: &Path) -> Result<(Hosts, Vec<Site>)> {
-    let hosts = setting.hosts();
-    let Some(reach) = kept(setting, cluster)? else {
-        return Ok((hosts, vec![setting.site(cluster, directory)]));
-    };
-    let nodes = reach.again(setting, cluster)?;
-    let sites = nodes.sites(cluster, directory, setting);
-    Ok((nodes.driven_by(hosts), sites))
+    reach_by(setting, cluster, directory, |reach| Ok((reach.again(setting, cluster)?, Vec::new())))
 }
 
 /// Reaches the hosts that answer soon. Those that are `lost` are not tried.
@@ -310,26 +304,31 @@ fn reach_without(
     directory: &Path,
     lost: &[Lost],
 ) -> Result<(Hosts, Vec<Site>)> {
-    let hosts = setting.hosts();
-    let Some(reach) = kept(setting, cluster)? else {
-        return Ok((hosts, vec![setting.site(cluster, directory)]));
-    };
-    let (nodes, lost) = reach.as_far_as_possible(setting, cluster, (lost, SOON))?;
-    let sites = reach.in_order(&nodes.sites(cluster, directory, setting));
-    Ok((nodes.driven_by(hosts).without(lost), sites))
+    reach_by(setting, cluster, directory, |reach| {
+        reach.as_far_as_possible(setting, cluster, (lost, SOON))
+    })
 }
 
-/// How the hosts of a cluster that was started are reached; `None` for this machine.
-///
-/// # Errors
-/// If it was on the hosts of a job that has ended.
-fn kept(setting: &Setting, cluster: &str) -> Result<Option<Reach>> {
+/// Reaches hosts as `by` does, which also returns those that are lost; with what a plan has to know
+/// of all of them.
+fn reach_by(
+    setting: &Setting,
+    cluster: &str,
+    directory: &Path,
+    by: impl FnOnce(&Reach) -> Result<(reach::Nodes, Vec<Lost>)>,
+) -> Result<(Hosts, Vec<Site>)> {
+    let hosts = setting.hosts();
     match Reach::kept(&setting.store, cluster)? {
+        None => Ok((hosts, vec![setting.site(cluster, directory)])),
         Some(reach) if reach.is_over()? => {
             Err(Error::new(format!("the job that had cluster {cluster} has ended"))
                 .with_hint("start it again: coracle cluster up -f FILE"))
         }
-        kept => Ok(kept),
+        Some(reach) => {
+            let (nodes, lost) = by(&reach)?;
+            let sites = reach.in_order(&nodes.sites(cluster, directory, setting));
+            Ok((nodes.driven_by(hosts).without(lost), sites))
+        }
     }
 }
 

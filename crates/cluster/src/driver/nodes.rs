@@ -65,8 +65,8 @@ pub(super) fn serve(up: &Up<'_>) -> Result<()> {
         since: Mutex::default(),
     };
     thread::scope(|scope| {
-        scope.spawn(|| nodes.often(COMPARE, || nodes.compare()));
-        nodes.often(AGAIN, || nodes.serve_door());
+        scope.spawn(|| up.often((COMPARE, COMPARE), || nodes.compare()));
+        up.often((AGAIN, AGAIN), || nodes.serve_door());
     });
     Ok(())
 }
@@ -78,25 +78,6 @@ impl<'a> Nodes<'a> {
 
     fn is_over(&self) -> bool {
         self.up.watcher.is_stopped()
-    }
-
-    /// Does something again and again. What fails is told once.
-    fn often(&self, pause: Duration, mut work: impl FnMut() -> Result<()>) {
-        let mut told = String::new();
-        while !self.is_over() {
-            match work() {
-                Ok(()) => told.clear(),
-                Err(error) if !self.is_over() && error.to_string() != told => {
-                    told = error.to_string();
-                    self.say(&told);
-                }
-                Err(_) => {}
-            }
-            let until = Instant::now() + pause;
-            while !self.is_over() && Instant::now() < until {
-                thread::sleep(GLANCE);
-            }
-        }
     }
 
     /// Serves a door until it ends, or the watcher asks for the end.

@@ -32,7 +32,7 @@ use crate::wire::messages::{Facts, Hello};
 
 /// An agent answers within so long; `ssh` and `srun` may wait for a busy host.
 pub(super) const ANSWER: Duration = Duration::from_mins(1);
-/// One that was lost is tried for so long, again and again: whoever asks for the end waits for it.
+/// One that was lost is tried for so long, again and again. The end of the cluster waits for that.
 const GLANCE: Duration = Duration::from_secs(10);
 /// A job whose hosts are released has ended within so long.
 const END: Duration = Duration::from_secs(5);

@@ -370,10 +370,10 @@ fn same_name(spec: &Spec, new: Spec) -> Result<Spec> {
     Err(Error::new(format!("the file is of cluster {} now", new.name)))
 }
 
-/// What changes when a file is written.
+/// What changes when a file is written; `None` if it is not there.
 type Stamp = Option<(u64, u64, i64, i64)>;
 
-/// What changes when a file is written; `None` if it is not there.
+/// The file's stamp now.
 fn stamp_of(path: &Path) -> Stamp {
     let meta = path.metadata().ok()?;
     Some((meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()))

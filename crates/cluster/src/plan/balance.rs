@@ -34,7 +34,7 @@ pub struct Balanced {
 impl Balanced {
     /// Whether a container of the service is on a host that is lost. `name` is without the
     /// cluster's.
-    pub fn is_away(&self, name: &str) -> bool {
+    pub fn is_on_lost_host(&self, name: &str) -> bool {
         let number = name.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok());
         let turn = number.and_then(|number| number.checked_sub(1)?.checked_rem(self.lost.len()));
         turn.is_some_and(|turn| self.lost[turn])

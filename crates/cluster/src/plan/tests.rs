@@ -188,7 +188,8 @@ fn containers_behind_a_balancer_have_the_numbers_of_hosts_that_answer() {
     // Nobody knows whether it still runs.
     assert_eq!(numbers(&spec, &sites, db, 2).unwrap(), [1, 2]);
     let balanced = balance::of(&spec, &sites, web).unwrap();
-    let away = ["web-1", "web-2", "web-5", "web-6", "web"].map(|name| balanced.is_away(name));
+    let away =
+        ["web-1", "web-2", "web-5", "web-6", "web"].map(|name| balanced.is_on_lost_host(name));
     assert_eq!(away, [false, true, true, false, false]);
     for site in &mut sites {
         site.is_lost = true;
