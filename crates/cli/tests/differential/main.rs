@@ -123,21 +123,34 @@ impl World {
     }
 
     fn compare(&self, native: &Native, program: &'static str, who: Who, switches: &str) {
-        let right = native.run(program, who);
         let here = self.run(program, who, switches);
         if known::is_refused(&self.engine, program, &here) {
             return;
         }
-        let (wanted, got) = (lines(&right), lines(&here));
-        assert!(!wanted.is_empty(), "natively it says nothing: {right:?}");
-        let differences: Vec<_> = differences(&wanted, &got)
-            .into_iter()
-            .filter(|line| {
-                !known::is_known(&self.engine, self.person.user.kind(), program, who, line)
-                    && !fallbacks::is_known(switches, program, line)
-            })
-            .collect();
-        if differences.is_empty() && (right.code() == 0) == (here.code() == 0) {
+        let judged = |right: &Finished| {
+            let (wanted, got) = (lines(right), lines(&here));
+            assert!(!wanted.is_empty(), "natively it says nothing: {right:?}");
+            let differences: Vec<_> = differences(&wanted, &got)
+                .into_iter()
+                .filter(|line| {
+                    !known::is_known(&self.engine, self.person.user.kind(), program, who, line)
+                        && !fallbacks::is_known(switches, program, line)
+                })
+                .collect();
+            let is_right = differences.is_empty() && (right.code() == 0) == (here.code() == 0);
+            (is_right, differences)
+        };
+        let mut right = native.run(program, who);
+        let (mut is_right, mut differences) = judged(&right);
+        if !is_right {
+            // The native run may be the wrong one. A walk that the kernel has to begin again,
+            // because somebody mounted meanwhile, counts its symbolic links twice: ELOOP for a
+            // chain that is short enough.
+            native.forget(program, who);
+            right = native.run(program, who);
+            (is_right, differences) = judged(&right);
+        }
+        if is_right {
             return;
         }
         let mut text = format!("{} lines differ (- native, + here):", differences.len());

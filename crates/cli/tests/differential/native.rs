@@ -29,7 +29,7 @@ impl Who {
     }
 }
 
-/// Runs programs natively, each once.
+/// Runs programs natively, and keeps what each has said.
 pub(crate) struct Native {
     place: PathBuf,
     layer: PathBuf,
@@ -98,6 +98,12 @@ impl Native {
         }
     }
 
+    /// Forgets what a program has said: [`Self::run`] runs it again.
+    pub(crate) fn forget(&self, program: &'static str, who: Who) {
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        results.remove(&(program, who));
+    }
+
     /// The program's native output.
     pub(crate) fn run(&self, program: &'static str, who: Who) -> Finished {
         // One at a time: several cases need the same result.
@@ -116,6 +122,7 @@ impl Native {
             .arg(format!("/bin/{program}"))
             .arg(&self.hidden);
         let done = run_with(&mut command, Input::Null, super::LIMIT);
+        std::fs::remove_dir_all(&tree).expect("the native program's tree is removed");
         results.insert((program, who), done.clone());
         done
     }
