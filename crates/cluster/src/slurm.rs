@@ -11,28 +11,14 @@
 mod ask;
 mod nodes;
 
+use crate::front;
+use crate::spec::Part;
+
 pub use ask::{Action, ask};
 pub(crate) use nodes::{Node, nodes};
 
-/// What a service is to the batch system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// The controller.
-    Control,
-    /// Where users log in.
-    Front,
-    /// The nodes that compute. The controller says how many there are.
-    Compute,
-}
-
-/// The service of the controller.
-pub(crate) const CONTROL: &str = "control";
-/// The service that users log in to.
-pub(crate) const FRONT: &str = "front";
 /// The port of the controller (`SlurmctldPort`).
 pub(crate) const CONTROL_PORT: u16 = 6817;
-/// The port of `sshd` in the front-end: one below 1024 is root's in a network namespace.
-pub(crate) const FRONT_PORT: u16 = 2222;
 
 /// The directory of Slurm's configuration, in its containers.
 pub(crate) const CONFIGURATION: &str = "/etc/slurm";
@@ -62,17 +48,7 @@ pub(crate) fn command(part: Part) -> Vec<String> {
     );
     let program = match part {
         Part::Control => "exec slurmctld -D".to_owned(),
-        // With a key of its own. It looks at no one's directories: they may belong to ids that the
-        // container does not know.
-        Part::Front => format!(
-            "key={STATE}/ssh_host_ed25519_key && \
-             {{ [ -e $key ] || ssh-keygen -q -t ed25519 -N '' -f $key; }} && \
-             exec /usr/sbin/sshd -D -e -f /dev/null -p {FRONT_PORT} -h $key -o UsePAM=no \
-             -o PidFile=none -o StrictModes=no -o PasswordAuthentication=no \
-             -o KbdInteractiveAuthentication=no \
-             -o 'AuthorizedKeysFile=.ssh/authorized_keys {LOGINS}' -o SetEnv=SLURM_CONF={FILE} \
-             -o 'Subsystem=sftp internal-sftp'"
-        ),
+        Part::Front => front::sshd(STATE, LOGINS, &format!("SLURM_CONF={FILE}")),
         // A node that is started anew has been away, also where the machine has not (-b).
         Part::Compute => format!("mkdir -p {SPOOL} && exec slurmd -D -b"),
     };

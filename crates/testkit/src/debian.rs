@@ -32,26 +32,32 @@ pub fn cache() -> PathBuf {
 
 /// A file with the tree as one tar stream.
 pub fn tar() -> Result<PathBuf, Skip> {
-    make(SUITE, "", &[])
+    make(SUITE, "", &[], &[])
 }
 
 /// The tree of another release.
 pub fn release(suite: &str) -> Result<PathBuf, Skip> {
-    make(suite, "", &[])
+    make(suite, "", &[], &[])
 }
 
 /// The tree with more packages, kept under its own name.
 pub fn tar_with(name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
-    make(SUITE, name, packages)
+    make(SUITE, name, packages, &[])
+}
+
+/// The same with answers to what packages ask when they are installed
+/// (`debconf-set-selections(1)`).
+pub fn tar_answering(name: &str, packages: &[&str], answers: &[&str]) -> Result<PathBuf, Skip> {
+    make(SUITE, name, packages, answers)
 }
 
 /// The tree of [`NEWEST`] with more packages. `apt-get` in it accepts package lists that are older
 /// than the archive promises, as mirrors have them.
 pub fn newest_with(name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
-    make(NEWEST, name, packages)
+    make(NEWEST, name, packages, &[])
 }
 
-fn make(suite: &str, name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
+fn make(suite: &str, name: &str, packages: &[&str], answers: &[&str]) -> Result<PathBuf, Skip> {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let name = file_name(suite, name, packages);
     let file = cache().join(format!("{name}.tar"));
@@ -68,6 +74,11 @@ fn make(suite: &str, name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
     command
         .args(["--variant=minbase", "--quiet"])
         .args((!packages.is_empty()).then(|| format!("--include={}", packages.join(","))));
+    for answer in answers {
+        command.arg(format!(
+            "--essential-hook=echo '{answer}' | chroot \"$1\" debconf-set-selections"
+        ));
+    }
     if suite == SUITE {
         command.arg(suite).arg(&part).args(sources());
     } else {

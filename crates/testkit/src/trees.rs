@@ -62,17 +62,23 @@ const SERVERS: &[&str] = &[
     "libmpich-dev",
 ];
 
-/// The same for a Slurm whose nodes are containers.
-const SLURM: &[&str] = &[
+/// The same for a Slurm or a Grid Engine whose nodes are containers.
+const BATCH: &[&str] = &[
     "slurmctld",
     "slurmd",
     "slurm-client",
     "munge",
+    "gridengine-master",
+    "gridengine-exec",
+    "gridengine-client",
     "openssh-server",
     "openssh-client",
     "openmpi-bin",
     "python3-mpi4py",
 ];
+
+/// Grid Engine would set up a cell on the machine where it is installed.
+const NO_CELL: &str = "gridengine-common shared/gridengineconfig boolean false";
 
 /// The same for what the README's clusters run.
 const README: &[&str] = &["openmpi-bin", "python3-mpi4py", "redis-server"];
@@ -114,9 +120,9 @@ pub fn servers() -> Result<PathBuf, Skip> {
     debian::tar_with("servers", SERVERS)
 }
 
-/// The tree of a Slurm whose nodes are containers.
-pub fn slurm() -> Result<PathBuf, Skip> {
-    debian::tar_with("slurm", SLURM)
+/// The tree of a Slurm or a Grid Engine whose nodes are containers.
+pub fn batch() -> Result<PathBuf, Skip> {
+    debian::tar_answering("batch", BATCH, &[NO_CELL])
 }
 
 /// The tree of what the README's clusters run.
@@ -152,7 +158,7 @@ pub fn lua() -> Result<PathBuf, Skip> {
 /// Makes what is missing of all of these; gives why the others could not be made.
 pub fn make_all() -> Vec<Skip> {
     let trees =
-        [debian::tar, programs, integration, services, servers, slurm, readme, newest, zlib, lua];
+        [debian::tar, programs, integration, services, servers, batch, readme, newest, zlib, lua];
     let mut skips: Vec<Skip> = trees.iter().filter_map(|make| make().err()).collect();
     skips.extend(apptainer().err());
     skips.extend(directory().err());

@@ -1,5 +1,5 @@
-//! A Slurm whose nodes are containers: jobs bring nodes, nodes without work go, and what dies is
-//! made good.
+//! A Slurm or Grid Engine whose nodes are containers: jobs bring nodes, nodes without work go, and
+//! what dies is made good.
 
 use std::fs;
 use std::time::Duration;
@@ -9,10 +9,16 @@ use testkit::skip::Outcome;
 
 use crate::world::{Lab, port};
 
-/// A case that needs Slurm's image.
+/// A case that needs an image of a batch system.
 type Case = (&'static str, fn(&Lab<'_>) -> Outcome);
 
-pub(crate) const CASES: &[Case] = &[("farm", farm), ("farm_mended", mended), ("farm_stays", stays)];
+pub(crate) const CASES: &[Case] = &[
+    ("farm", farm),
+    ("farm_mended", mended),
+    ("farm_stays", stays),
+    ("grid", grid),
+    ("grid_mended", grid_mended),
+];
 
 /// How long nodes take to come and go on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_mins(2);
@@ -24,12 +30,16 @@ const JOB: &str = "#!/bin/sh\nsrun hostname | sort\n\
     mpirun python3 -c 'from mpi4py import MPI; c = MPI.COMM_WORLD; \
     n = c.allreduce(1); c.rank or print(n, \"ranks\")'\n";
 
-/// `[batch]` of a cluster file, whose last key may be followed by others.
+/// `[batch]` of a cluster file with a Slurm, whose last key may be followed by others.
 pub(crate) fn table(image: &str, most: u32) -> String {
+    table_of("slurm", image, most)
+}
+
+fn table_of(kind: &str, image: &str, most: u32) -> String {
     format!(
         r#"
 [batch]
-kind = "slurm"
+kind = "{kind}"
 front = "{image}"
 control = "{image}"
 compute = {{ image = "{image}", max = {most}, cpus = 1, idle = "3s" }}
@@ -40,7 +50,10 @@ volume = ["./jobs:/jobs"]
 
 /// A farm with a directory for its jobs, and a key that opens it.
 pub(crate) fn farm_of(lab: &Lab<'_>, image: &str, port: u16) {
-    let table = table(image, 3);
+    farm_with(lab, &table(image, 3), port);
+}
+
+fn farm_with(lab: &Lab<'_>, table: &str, port: u16) {
     lab.file(&format!("name = \"farm\"\n{table}publish = [\"127.0.0.1:{port}:2222\"]\n"));
     lab.script(
         "mkdir -p ~/.ssh $(dirname $file)/jobs && \
@@ -95,7 +108,7 @@ fn at_rest(lab: &Lab<'_>) {
 
 /// Jobs bring nodes, by `ssh` as usual; nodes without work go.
 fn farm(lab: &Lab<'_>) -> Outcome {
-    let (image, (port, _)) = (lab.slurm()?, port());
+    let (image, (port, _)) = (lab.batch()?, port());
     farm_of(lab, image, port);
     lab.cluster("up", &["-d"]).ok();
     assert_eq!(lab.containers(), AT_REST);
@@ -136,7 +149,7 @@ fn farm(lab: &Lab<'_>) -> Outcome {
 /// A node that dies, a controller that is replaced, and a lost process that starts nodes: no job is
 /// lost.
 fn mended(lab: &Lab<'_>) -> Outcome {
-    let (image, (port, _)) = (lab.slurm()?, port());
+    let (image, (port, _)) = (lab.batch()?, port());
     farm_of(lab, image, port);
     lab.cluster("up", &["-d"]).ok();
     let wait = "echo begun >>begun; while [ ! -e go ]; do sleep 0.2; done; echo done >done";
@@ -168,7 +181,7 @@ fn mended(lab: &Lab<'_>) -> Outcome {
 
 /// The fewest nodes are there without a job, and stay.
 fn stays(lab: &Lab<'_>) -> Outcome {
-    let (image, (port, _)) = (lab.slurm()?, port());
+    let (image, (port, _)) = (lab.batch()?, port());
     farm_of(lab, image, port);
     let file = lab.dir.join("lab.toml");
     let text = fs::read_to_string(&file).expect("the file");
@@ -190,6 +203,102 @@ fn stays(lab: &Lab<'_>) -> Outcome {
     let log = told(lab);
     let is_first = |line: &&str| line.contains("given back") && line.contains("compute-1");
     assert!(!log.lines().any(|line| is_first(&line)), "{log}");
+    lab.cluster("down", &[]).ok();
+    Ok(())
+}
+
+/// A job on several slots of Grid Engine, whose list of hosts MPI reads by itself.
+const PARALLEL: &str = "awk '{ print $2 }' $PE_HOSTFILE\n\
+    mpirun python3 -c 'from mpi4py import MPI; c = MPI.COMM_WORLD; \
+    n = c.allreduce(1); c.rank or print(n, \"ranks\")'\n";
+
+/// Jobs of a Grid Engine bring nodes; those of another kind only where a job asks for it, and nodes
+/// without work go.
+fn grid(lab: &Lab<'_>) -> Outcome {
+    let (image, (port, _)) = (lab.batch()?, port());
+    let two = format!(
+        "compute = [{{ image = \"{image}\", max = 3, cpus = 1, idle = \"3s\" }}, \
+         {{ name = \"large\", image = \"{image}\", max = 1, cpus = 4, idle = \"3s\" }}]"
+    );
+    let table = table_of("gridengine", image, 3);
+    let one = table.lines().find(|line| line.starts_with("compute")).expect("a line");
+    farm_with(lab, &table.replace(one, &two), port);
+    lab.cluster("up", &["-d"]).ok();
+    assert_eq!(lab.containers(), AT_REST);
+    fs::write(lab.dir.join("jobs/job.sh"), PARALLEL).expect("a job");
+    by_ssh(lab, port, "qsub -pe mpi 3 -o out -e err job.sh").ok();
+    let all = "1\n1\n1\n3 ranks\n";
+    let done = until(LONG, || (written(lab, "out") == all).then_some(()));
+    let said = || format!("{} {} {}", written(lab, "out"), written(lab, "err"), told(lab));
+    assert!(done.is_some(), "{}", said());
+    let log = told(lab);
+    assert!(log.contains("compute-1, compute-2, compute-3: wanted"), "{log}");
+
+    // More jobs than nodes, and one whose slots are on one node. None is lost.
+    front(lab, "echo 'hostname; sleep 0.5' | qsub -t 1-7 -j y -o 'many-$TASK_ID'").ok();
+    front(lab, "qsub -pe smp 3 -j y -o one -b y hostname").ok();
+    // These never run: they want no node, and the other jobs do not wait for them.
+    front(lab, "qsub -pe smp 5 -b y true; qsub -h -b y true; qsub -q 'none*' -b y true").expect(1);
+    let mut most = 0;
+    let has_run = |name: &str| !written(lab, name).is_empty();
+    let done = until(LONG, || {
+        let nodes = lab.containers();
+        most = most.max(nodes.iter().filter(|name| name.contains("compute")).count());
+        ((1..=7).all(|number| has_run(&format!("many-{number}"))) && has_run("one")).then_some(())
+    });
+    let waits = || front(lab, "qstat -f").out();
+    assert!(done.is_some() && most <= 3, "{most} nodes: {}\n{}", waits(), told(lab));
+    assert_eq!(written(lab, "one"), "farm-large-1\n");
+    for (words, fact) in [
+        (["scale", "compute=2"], "Grid Engine says when nodes of compute are started"),
+        (["scale", "control=2"], "a batch system has one control"),
+    ] {
+        let done = lab.cluster(words[0], &words[1..]);
+        assert!(done.expect(1).err().contains(fact), "{done:?}");
+    }
+    at_rest(lab);
+    lab.cluster("down", &[]).ok();
+    Ok(())
+}
+
+/// What [`mended`] tries, in a Grid Engine whose first node always stays.
+fn grid_mended(lab: &Lab<'_>) -> Outcome {
+    let (image, (port, _)) = (lab.batch()?, port());
+    let table = table_of("gridengine", image, 3);
+    farm_with(lab, &table.replace("max = 3", "min = 1, max = 3"), port);
+    lab.cluster("up", &["-d"]).ok();
+    let nodes = |count: usize| {
+        let mut last = Vec::new();
+        let done = until(LONG, || {
+            last = lab.containers();
+            (last.len() == AT_REST.len() + count).then_some(())
+        });
+        assert!(done.is_some(), "{last:?}: {}", told(lab));
+    };
+    nodes(1);
+    let wait = "echo begun >>begun; while [ ! -e go ]; do sleep 0.2; done; echo done >done";
+    front(lab, &format!("echo '{wait}' | qsub -j y -o job.out")).ok();
+    let begun = |count: usize| {
+        let done = until(LONG, || (written(lab, "begun").lines().count() >= count).then_some(()));
+        assert!(done.is_some(), "not begun {count} times: {}", told(lab));
+    };
+    begun(1);
+    lab.cluster("replace", &["control"]).ok();
+    let pid = lab.run(&["inspect", "--format", "{{.State.Pid}}", "farm-compute-1"]).ok().out();
+    lab.script(&format!("kill -9 {pid}")).ok();
+    begun(2);
+
+    // Nobody starts nodes for a while.
+    lab.script(&format!("kill -9 {}", follower(lab))).ok();
+    front(lab, "echo 'cat $PE_HOSTFILE' | qsub -pe mpi 2 -j y -o later").ok();
+    lab.cluster("up", &["-d"]).ok();
+    fs::write(lab.dir.join("jobs/go"), "").expect("a file");
+    let done = until(LONG, || {
+        let lines = written(lab, "later").lines().count();
+        (lines == 2 && written(lab, "done") == "done\n").then_some(())
+    });
+    assert!(done.is_some(), "{}: {}", front(lab, "qstat -f").out(), told(lab));
+    nodes(1);
     lab.cluster("down", &[]).ok();
     Ok(())
 }

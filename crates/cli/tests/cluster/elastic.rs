@@ -129,7 +129,7 @@ fn usage(pid: &str) -> (u64, u64) {
 /// A web service that follows a rule, and a batch system, while requests, jobs and commands come at
 /// random: no request fails, no job is lost, nothing stays, and each decision has its reason.
 fn elastic(lab: &Lab<'_>) -> Outcome {
-    let (servers, batch) = (lab.servers()?, table(lab.slurm()?, 2));
+    let (servers, batch) = (lab.servers()?, table(lab.batch()?, 2));
     let port = free_port();
     lab.world.person.dir(&lab.dir.join("jobs").display().to_string());
     lab.file(&format!(

@@ -26,8 +26,13 @@ use world::{Lab, Stage, World};
 
 /// Long cases of the driver alone are tried in one world, so that both take as long, unless all are
 /// asked for.
-const ONCE: [(&str, &str); 3] =
-    [("farm_mended", "allowed"), ("farm_stays", "forbidden"), ("directory", "forbidden")];
+const ONCE: [(&str, &str); 5] = [
+    ("farm_mended", "allowed"),
+    ("farm_stays", "forbidden"),
+    ("grid", "allowed"),
+    ("grid_mended", "forbidden"),
+    ("directory", "forbidden"),
+];
 
 /// A case, with a directory for its cluster files.
 type Case = (&'static str, fn(&Lab<'_>));

@@ -186,7 +186,7 @@ fn configure(place: &Path, address: &str, person: &Person) {
 /// A user of a directory has its name, groups, home and shell in a container, and in a Slurm of
 /// containers. Without the directory the name is that of the environment.
 fn directory(lab: &Lab<'_>) -> Outcome {
-    let image = lab.slurm()?;
+    let image = lab.batch()?;
     let mut site = Site::start(&lab.world.person)?;
     let world = site.world(lab.world);
     let lab = &Lab { world: &world, dir: lab.dir.clone() };

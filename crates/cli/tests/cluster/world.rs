@@ -21,7 +21,7 @@ use testkit::users::{Setting, no_namespaces};
 pub(crate) const BOX: &str = "localhost/box:1";
 const DEBIAN: &str = "localhost/cluster:debian";
 const SERVERS: &str = "localhost/cluster:servers";
-const SLURM: &str = "localhost/cluster:slurm";
+const BATCH: &str = "localhost/cluster:batch";
 
 /// What `sh` and others of the image are links to.
 const APPLETS: [&str; 21] = [
@@ -108,7 +108,7 @@ pub(crate) struct World {
     count: AtomicU32,
     debian: OnceLock<Result<(), Skip>>,
     servers: OnceLock<Result<(), Skip>>,
-    slurm: OnceLock<Result<(), Skip>>,
+    batch: OnceLock<Result<(), Skip>>,
 }
 
 impl World {
@@ -123,7 +123,7 @@ impl World {
             count: AtomicU32::new(0),
             debian: OnceLock::new(),
             servers: OnceLock::new(),
-            slurm: OnceLock::new(),
+            batch: OnceLock::new(),
         }
     }
 
@@ -277,9 +277,9 @@ impl Lab<'_> {
         self.imported(&self.world.servers, testkit::trees::servers, SERVERS)
     }
 
-    /// The image with Slurm's daemons.
-    pub(crate) fn slurm(&self) -> Result<&'static str, Skip> {
-        self.imported(&self.world.slurm, testkit::trees::slurm, SLURM)
+    /// The image with the daemons of Slurm and of Grid Engine.
+    pub(crate) fn batch(&self) -> Result<&'static str, Skip> {
+        self.imported(&self.world.batch, testkit::trees::batch, BATCH)
     }
 
     /// An image of a tree, which is imported once in each world.

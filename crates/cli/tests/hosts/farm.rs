@@ -30,7 +30,7 @@ volume = ["JOBS:/jobs"]
 
 fn hosts(lab: &Lab) -> Outcome {
     let own = lab.shared.join("slurm.tar");
-    fs::copy(testkit::trees::slurm()?, &own).expect("a copy");
+    fs::copy(testkit::trees::batch()?, &own).expect("a copy");
     lab.run(0, &["import", "-q", &own.display().to_string(), IMAGE]).ok();
     fs::remove_file(&own).expect("its end");
     let jobs = lab.shared.join("jobs");

@@ -9,6 +9,7 @@ mod admin;
 mod archive;
 mod at;
 mod balance;
+mod configuration;
 mod copy;
 mod doors;
 mod down;
@@ -27,7 +28,6 @@ mod relay;
 mod remote;
 mod scale;
 mod slow;
-mod slurm;
 mod status;
 mod steps;
 mod transfer;
@@ -206,7 +206,7 @@ pub fn start(
         };
         hosts.each(put).into_iter().collect::<Result<Vec<()>>>()?;
     }
-    slurm::configure(spec, (&hosts, &sites), (setting, place.path()))?;
+    configuration::configure(spec, (&hosts, &sites), (setting, place.path()))?;
     let mut is_new = false;
     let phases = Phases { plan: &plan, hosts: &hosts, sites: &sites, kept: place.path(), watcher };
     for phase in &plan.phases {

@@ -1,36 +1,21 @@
-//! The nodes of a batch system: containers are started and ended as its controller asks.
-//!
-//! What it asks for comes by a door whose path is always the same, so a driver that is started
-//! again goes on; it is done in the order in which it comes. What was asked while none was there is
-//! found by comparing what the controller says of its nodes with the containers, which is done all
-//! the time: so nodes that have died are told, too.
+//! The nodes of a batch system: containers are started and ended as its controller wants.
+
+mod gridengine;
+mod slurm;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::at::{last_words, words};
-use super::doors::{self, Door};
-use super::follow::{GLANCE, Up};
+use super::follow::Up;
 use super::hosts::{Host, failed, lock};
 use super::scale::Changing;
-use super::{Container, INTERRUPTED, status};
-use crate::door::Request;
-use crate::error::{Error, Result};
+use super::{Container, status};
+use crate::error::Result;
 use crate::plan;
-use crate::slurm::{self, Action, Node, Part};
-use crate::spec::{Compute, Service, units};
-use crate::wire::Kind;
-use crate::wire::frames::Frame;
-use crate::wire::messages::Ended;
+use crate::spec::{BatchKind, Compute, Part, Service, units};
 
-/// How often the nodes are compared with the containers.
-const COMPARE: Duration = Duration::from_secs(5);
-/// A door that has ended is opened again after so long.
-const AGAIN: Duration = Duration::from_secs(1);
 /// A node whose container runs registers within so long, or the container is started anew.
 const REGISTERS: Duration = Duration::from_secs(25);
 /// The controller answers within so long: others wait to change the cluster meanwhile.
@@ -41,10 +26,9 @@ const LAST_WORDS: &str = "3";
 /// A batch system that is up.
 struct Nodes<'a> {
     up: &'a Up<'a>,
-    /// The controller's container, its host, and the path of its door there.
+    /// The controller's container, and its host.
     control: String,
     host: &'a dyn Host,
-    door: String,
     /// What nodes are that has to last, for how long, and since when they are that.
     since: Mutex<BTreeMap<String, (Duration, Instant)>>,
 }
@@ -55,19 +39,18 @@ struct Nodes<'a> {
 /// If the controller's host does not exist.
 pub(super) fn serve(up: &Up<'_>) -> Result<()> {
     let control = up.spec.services.iter().find(|service| service.part == Some(Part::Control));
-    let Some(control) = control else { return Ok(()) };
+    let (Some(batch), Some(control)) = (&up.spec.batch, control) else { return Ok(()) };
     let site = plan::service_site(up.spec, up.sites, control, 1);
     let nodes = Nodes {
         up,
         control: plan::service_container(up.spec, control, 1),
         host: up.hosts.of(site.host.as_deref())?,
-        door: format!("{}/{}", site.doors(), slurm::DOOR),
         since: Mutex::default(),
     };
-    thread::scope(|scope| {
-        scope.spawn(|| up.often((COMPARE, COMPARE), || nodes.compare()));
-        up.often((AGAIN, AGAIN), || nodes.serve_door());
-    });
+    match batch.kind {
+        BatchKind::Slurm => slurm::serve(&nodes, &site.doors()),
+        BatchKind::GridEngine => gridengine::serve(&nodes),
+    }
     Ok(())
 }
 
@@ -80,74 +63,6 @@ impl<'a> Nodes<'a> {
         self.up.watcher.is_stopped()
     }
 
-    /// Serves a door until it ends, or the watcher asks for the end.
-    fn serve_door(&self) -> Result<()> {
-        let (task, decoder) = doors::open_at(self.host, &self.door)?;
-        let (door, has_ended) = (Door::of(task), AtomicBool::new(false));
-        let (sender, requests) = channel::<(u32, Vec<u8>)>();
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while !self.is_over() && !has_ended.load(Ordering::Relaxed) {
-                    thread::sleep(GLANCE);
-                }
-                door.close();
-            });
-            let to = &door;
-            scope.spawn(move || {
-                for (id, payload) in requests {
-                    self.answer(to, id, &payload);
-                }
-            });
-            let done = door.read(decoder, |Frame { kind, id, payload }| {
-                if kind == Kind::Start {
-                    let _ = sender.send((id, payload));
-                }
-                Ok(())
-            });
-            has_ended.store(true, Ordering::Relaxed);
-            drop(sender);
-            done.map_err(|error| Error::new(error.to_string()))
-        })
-    }
-
-    fn answer(&self, door: &Door, id: u32, payload: &[u8]) {
-        let unpacked = Request::unpack(payload).map_err(|error| Error::new(error.to_string()));
-        let done = unpacked.and_then(|request| {
-            let unknown = || Error::new(format!("{:?} cannot be asked for", request.node));
-            let action = Action::of(&request.node).ok_or_else(unknown)?;
-            let names: Vec<&str> = request.command.split_whitespace().collect();
-            self.carry_out(action, &names)
-        });
-        match done {
-            Ok(()) => drop(door.write(Kind::Ended, id, &Ended::Code(0).pack())),
-            Err(error) => door.refuse(id, &error.to_string()),
-        }
-    }
-
-    /// Does what the controller asks for.
-    fn carry_out(&self, action: Action, names: &[&str]) -> Result<()> {
-        let (starts, what) = match action {
-            Action::Resume => (true, "wanted"),
-            Action::Suspend => (false, "given back"),
-            Action::Failed => (false, "not registered in time"),
-            Action::Ready => return Err(Error::new("a driver cannot be asked for that")),
-        };
-        self.say(&format!("{}: {what}", names.join(", ")));
-        loop {
-            let done = self.up.changing(|changing| {
-                if starts { self.start(changing, names) } else { self.give_back(changing, names) }
-            })?;
-            if done.is_some() {
-                return Ok(());
-            }
-            if self.is_over() {
-                return Err(Error::new(INTERRUPTED));
-            }
-            // Another driver changes the cluster.
-            thread::sleep(GLANCE);
-        }
-    }
-
     /// Whether a node is on a host that is lost.
     fn is_on_lost(&self, service: &Service, number: u32) -> bool {
         plan::service_site(self.up.spec, self.up.sites, service, number).is_lost
@@ -156,6 +71,12 @@ impl<'a> Nodes<'a> {
     /// The services of nodes.
     fn services(&self) -> impl Iterator<Item = &'a Service> {
         self.up.spec.services.iter().filter(|service| service.part == Some(Part::Compute))
+    }
+
+    /// The nodes of a service, as the file has them.
+    fn kind(&self, service: &Service) -> Option<&'a Compute> {
+        let batch = self.up.spec.batch.as_ref()?;
+        batch.compute.iter().find(|kind| kind.name == service.name)
     }
 
     /// The service of a node, and its number there.
@@ -181,44 +102,30 @@ impl<'a> Nodes<'a> {
         all
     }
 
-    /// Ends nodes that were given back. One that was asked for again meanwhile, and is in use,
-    /// stays.
-    fn give_back(&self, changing: &Changing<'_>, names: &[&str]) -> Result<()> {
-        let states = self.states()?;
-        let may_go = |name: &&str| {
-            let state = states.iter().find(|node| node.name == *name);
-            state.is_none_or(|node| node.is_away() || node.is_wanted() || node.is_down())
-        };
-        let names: Vec<&str> = names.iter().copied().filter(may_go).collect();
-        self.end(changing, &names)
+    /// The containers of the cluster, by their names without the cluster's.
+    fn containers(&self) -> Result<BTreeMap<String, Container>> {
+        let all = status::status(&self.up.spec.name, self.up.hosts)?.into_iter();
+        let short = |one: &Container| status::short(&self.up.spec.name, &one.name).to_owned();
+        Ok(all.map(|one| (short(&one), one)).collect())
     }
 
-    /// Starts the containers of nodes. The controller is told of those that do not start.
-    fn start(&self, changing: &Changing<'_>, names: &[&str]) -> Result<()> {
+    /// Starts the containers of nodes. Returns those that run now, and why others do not.
+    fn start<'n>(&self, changing: &Changing<'_>, names: &[&'n str]) -> Result<Started<'n>> {
         let began = Instant::now();
-        let is_lost = |name: &str| {
-            self.member(name).is_some_and(|(service, number)| self.is_on_lost(service, number))
-        };
-        let (lost, names): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| is_lost(name));
-        let mut told = Ok(());
-        if !lost.is_empty() {
-            self.say(&format!("{}: not started: the host is lost", lost.join(", ")));
-            told = self.set_down(&lost, "its host is lost");
-        }
-        let mut started = names.clone();
-        for (service, numbers) in self.by_service(&names) {
+        let mut started = Started { run: names.to_vec(), failed: Vec::new() };
+        for (service, numbers) in self.by_service(names) {
             for (number, error) in changing.start(service, &numbers)? {
                 let name = format!("{}-{number}", service.name);
-                started.retain(|other| *other != name);
+                started.run.retain(|other| *other != name);
                 self.say(&format!("{name}: not started: {error}"));
-                told = told.and(self.set_down(&[&name], "its container was not started"));
+                started.failed.push(name);
             }
         }
-        if !started.is_empty() {
+        if !started.run.is_empty() {
             let time = units::spell_since(began);
-            self.say(&format!("{}: started after {time}", started.join(", ")));
+            self.say(&format!("{}: started after {time}", started.run.join(", ")));
         }
-        told
+        Ok(started)
     }
 
     /// Ends the containers of nodes, if they are there.
@@ -229,86 +136,12 @@ impl<'a> Nodes<'a> {
         Ok(())
     }
 
-    /// Has the controller put the jobs of nodes into the queue again.
-    fn set_down(&self, names: &[&str], why: &str) -> Result<()> {
-        self.update(names, &["State=DOWN", &format!("Reason={why}")])
-    }
-
-    fn update(&self, names: &[&str], what: &[&str]) -> Result<()> {
-        let of = format!("NodeName={}", names.join(","));
-        self.scontrol(&[&["update", &of], what].concat()).map(drop)
-    }
-
-    /// Asks the controller.
-    fn scontrol(&self, command: &[&str]) -> Result<String> {
-        let command = words(&[&["exec", &self.control, "scontrol"], command].concat());
+    /// Runs a command in the controller's container.
+    fn ask(&self, command: &[&str]) -> Result<String> {
+        let command = words(&[&["exec", &self.control], command].concat());
         let began = Instant::now();
         let done = self.host.run_until(&command, &|| began.elapsed() > ANSWERS)?;
         if done.is_good() { Ok(done.text()) } else { Err(failed(&self.control, &command, &done)) }
-    }
-
-    /// What the controller says of its nodes.
-    fn states(&self) -> Result<Vec<Node>> {
-        Ok(slurm::nodes(&self.scontrol(&["show", "nodes", "--oneliner"])?))
-    }
-
-    /// Compares what the controller says of its nodes with the containers. Others are kept from
-    /// changing the cluster only where there is something to do.
-    fn compare(&self) -> Result<()> {
-        if self.differences()?.is_none() {
-            return Ok(());
-        }
-        let mend = |changing: &Changing<'_>| match self.differences()? {
-            Some(found) => found.carry_out(self, changing),
-            None => Ok(()),
-        };
-        self.up.changing(mend).map(drop)
-    }
-
-    /// What is to be done; `None` if that is nothing.
-    fn differences(&self) -> Result<Option<Found>> {
-        let nodes = self.states()?;
-        // By their names without the cluster's.
-        let all = status::status(&self.up.spec.name, self.up.hosts)?.into_iter();
-        let short = |one: &Container| status::short(&self.up.spec.name, &one.name).to_owned();
-        let there: BTreeMap<String, Container> = all.map(|one| (short(&one), one)).collect();
-        let mut found = Found::default();
-        for node in &nodes {
-            let Some((service, number)) = self.member(&node.name) else { continue };
-            let Some(kind) = self.kind(service) else { continue };
-            let (name, state) = (&node.name, there.get(&node.name));
-            let runs = state.is_some_and(|one| one.state == "running");
-            // What has to last before something is done.
-            let lasts = match (node.is_down(), node.is_wanted()) {
-                (true, _) if !runs || node.is_silent() => Some(kind.idle),
-                (false, true) if runs => Some(REGISTERS),
-                _ => None,
-            };
-            let is_lost = self.is_on_lost(service, number);
-            let lasts = lasts.filter(|_| !is_lost);
-            let has_lasted = self.has_lasted(name, lasts);
-            let add = |all: &mut Vec<String>, is: bool| all.extend(is.then(|| name.clone()));
-            if node.is_down() {
-                add(&mut found.again, has_lasted);
-            } else if node.is_wanted() {
-                add(&mut found.silent, has_lasted);
-                add(&mut found.wanted, !runs);
-                found.ended.extend(state.filter(|_| !runs).cloned());
-            } else if node.is_away() {
-                add(&mut found.gone, state.is_some());
-                add(&mut found.stay, node.is_off() && number <= kind.min && !is_lost);
-            } else if !runs {
-                add(if is_lost { &mut found.cut_off } else { &mut found.lost }, true);
-                found.ended.extend(state.cloned());
-            }
-        }
-        // Those of a file that had more.
-        let is_known = |name: &String| nodes.iter().any(|node| node.name == *name);
-        let unknown = there.keys().filter(|name| self.member(name).is_some() && !is_known(name));
-        if !nodes.is_empty() {
-            found.gone.extend(unknown.cloned());
-        }
-        Ok((!found.is_nothing()).then_some(found))
     }
 
     /// Tells that a container has ended, with its last words.
@@ -317,12 +150,6 @@ impl<'a> Nodes<'a> {
         let said = host.map(|host| last_words(host, &container.name, LAST_WORDS));
         let said = said.unwrap_or_default();
         self.say(&format!("{}: {}: {said}", container.name, container.status));
-    }
-
-    /// The nodes of a service, as the file has them.
-    fn kind(&self, service: &Service) -> Option<&'a Compute> {
-        let batch = self.up.spec.batch.as_ref()?;
-        batch.compute.iter().find(|kind| kind.name == service.name)
     }
 
     /// Whether what a node is has lasted for so long; `None` if it is nothing that has to last.
@@ -339,67 +166,23 @@ impl<'a> Nodes<'a> {
         }
         begun.1.elapsed() >= time
     }
-}
 
-/// Nodes whose containers are not what they should be.
-#[derive(Default)]
-struct Found {
-    /// Wanted, without a container.
-    wanted: Vec<String>,
-    /// Wanted, with one that does not register.
-    silent: Vec<String>,
-    /// Given back, with one.
-    gone: Vec<String>,
-    /// Away, and of those that always stay.
-    stay: Vec<String>,
-    /// In use, without one.
-    lost: Vec<String>,
-    /// In use, on a host that is lost.
-    cut_off: Vec<String>,
-    /// Down for so long that they can be tried again.
-    again: Vec<String>,
-    /// Containers that should run, and have ended.
-    ended: Vec<Container>,
-}
-
-impl Found {
-    fn is_nothing(&self) -> bool {
-        let now = [&self.wanted, &self.silent, &self.gone, &self.stay, &self.lost, &self.cut_off];
-        now.iter().all(|all| all.is_empty()) && self.again.is_empty()
+    /// Nodes are about to begin anew: nothing of them has lasted.
+    fn forget(&self, names: &[&str]) {
+        lock(&self.since).retain(|name, _| !names.contains(&&**name));
     }
+}
 
-    /// Does all of it, and tells the first failure.
-    fn carry_out(&self, nodes: &Nodes<'_>, changing: &Changing<'_>) -> Result<()> {
-        let some = |all: &[String], work: &dyn Fn(&[&str]) -> Result<()>| {
-            let names: Vec<&str> = all.iter().map(|name| &**name).collect();
-            if names.is_empty() { Ok(()) } else { work(&names) }
-        };
-        // They are about to begin anew.
-        let forget = |names: &[&str]| {
-            lock(&nodes.since).retain(|name, _| !names.contains(&&**name));
-        };
-        self.ended.iter().for_each(|container| nodes.tell_end(container));
-        let done = [
-            some(&self.gone, &|names| nodes.end(changing, names)),
-            some(&self.silent, &|names| {
-                nodes.say(&format!("{}: started anew", names.join(", ")));
-                forget(names);
-                nodes.end(changing, names)?;
-                nodes.start(changing, names)
-            }),
-            some(&self.wanted, &|names| nodes.start(changing, names)),
-            some(&self.lost, &|names| {
-                nodes.say(&format!("{}: no container runs any more", names.join(", ")));
-                nodes.set_down(names, "its container has ended")
-            }),
-            some(&self.cut_off, &|names| nodes.set_down(names, "its host is lost")),
-            some(&self.again, &|names| {
-                forget(names);
-                nodes.end(changing, names)?;
-                nodes.update(names, &["State=POWER_DOWN_FORCE"])
-            }),
-            some(&self.stay, &|names| nodes.update(names, &["State=POWER_UP"])),
-        ];
-        done.into_iter().collect()
+/// What has become of nodes that were to be started.
+struct Started<'n> {
+    /// Those whose containers run.
+    run: Vec<&'n str>,
+    /// The others.
+    failed: Vec<String>,
+}
+
+impl Started<'_> {
+    fn failed(&self) -> Vec<&str> {
+        self.failed.iter().map(|name| &**name).collect()
     }
 }

@@ -10,12 +10,11 @@ use super::balance::Servers;
 use super::hosts::{Hosts, failed};
 use super::member::{among, members, not_up};
 use super::phases::Phases;
-use super::{Container, INTERRUPTED, Setting, Watcher, balance, slurm, status};
+use super::{Container, INTERRUPTED, Setting, Watcher, balance, configuration, status};
 use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::plan::{self, Plan, Site};
-use crate::slurm::Part;
-use crate::spec::{Replicas, Service, Spec};
+use crate::spec::{BatchKind, Part, Replicas, Service, Spec};
 
 /// So many containers are started or ended at once: each takes memory and processors meanwhile.
 const AT_ONCE: usize = 16;
@@ -49,7 +48,7 @@ pub fn scale(
         .iter()
         .map(|(name, count)| {
             let service = service(spec, name)?;
-            is_allowed(service, *count)?;
+            is_allowed(spec, service, *count)?;
             Ok((service, *count))
         })
         .collect::<Result<_>>()?;
@@ -75,7 +74,7 @@ pub fn replace(
 ) -> Result<()> {
     let services: Vec<&Service> =
         names.iter().map(|name| service(spec, name)).collect::<Result<_>>()?;
-    services.iter().try_for_each(|service| is_ours(service))?;
+    services.iter().try_for_each(|service| is_ours(spec, service))?;
     let change = |changing: &Changing<'_>| {
         // What is on a host that is lost would stay the old one.
         if let Some(lost) = changing.phases.hosts.away().first() {
@@ -84,7 +83,7 @@ pub fn replace(
         }
         if services.iter().any(|service| service.part.is_some()) {
             let Phases { hosts, sites, kept, .. } = changing.phases;
-            slurm::configure(spec, (hosts, sites), (setting, kept))?;
+            configuration::configure(spec, (hosts, sites), (setting, kept))?;
         }
         let images = changing.phases.plan.phases.iter().filter(|phase| phase.name == plan::IMAGES);
         for phase in images {
@@ -104,19 +103,23 @@ fn service<'s>(spec: &'s Spec, name: &str) -> Result<&'s Service> {
     })
 }
 
-/// Nodes of a batch system are started and ended by its controller alone.
-fn is_ours(service: &Service) -> Result<()> {
-    if service.part != Some(Part::Compute) {
+/// Nodes of a batch system are started and ended as its jobs need them.
+fn is_ours(spec: &Spec, service: &Service) -> Result<()> {
+    let Some(batch) = spec.batch.as_ref().filter(|_| service.part == Some(Part::Compute)) else {
         return Ok(());
-    }
-    let fact = format!("Slurm says when nodes of {} are started and ended", service.name);
-    let hint = "ask it: coracle cluster exec CLUSTER control scontrol update ...";
+    };
+    let title = batch.kind.title();
+    let fact = format!("{title} says when nodes of {} are started and ended", service.name);
+    let hint = match batch.kind {
+        BatchKind::Slurm => "ask it: coracle cluster exec CLUSTER control scontrol update ...",
+        BatchKind::GridEngine => "they come with jobs; min of the file says how many always stay",
+    };
     Err(Error::new(fact).with_hint(hint))
 }
 
 /// A service cannot have a number that its file would refuse.
-fn is_allowed(service: &Service, count: u32) -> Result<()> {
-    is_ours(service)?;
+fn is_allowed(spec: &Spec, service: &Service, count: u32) -> Result<()> {
+    is_ours(spec, service)?;
     let name = &service.name;
     if service.part.is_some() && count != 1 {
         return Err(Error::new(format!("a batch system has one {name}")));

@@ -169,8 +169,9 @@ fn start(
     let own = format!("{name}-{number}");
     let moves = spec.has_moving_address(service);
     // The service's name leads to both, or to the address that one of them has.
-    let alias = if moves { &own } else { &service.name };
-    let mut words = beginning(spec, &balancer.container, [&own, alias], (SERVICE_LABEL, &name));
+    let aliases = [&own, &*service.name];
+    let aliases = if moves { &aliases[..1] } else { &aliases[..] };
+    let mut words = beginning(spec, &balancer.container, (&own, aliases), (SERVICE_LABEL, &name));
     words.extend(pair("--restart", "always"));
     // The file is the user's own, and the image may name another one.
     words.extend(pair("--user", "0"));

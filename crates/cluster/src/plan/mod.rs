@@ -8,6 +8,7 @@ pub(crate) mod balance;
 mod explain;
 mod files;
 mod found;
+pub(crate) mod gridengine;
 pub(crate) mod images;
 mod ranks;
 pub(crate) mod sbatch;
@@ -20,8 +21,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::shell::{join, quote};
-use crate::slurm::Part;
-use crate::spec::{Image, Kind, Launch, Network, Ready, Service, Spec, units};
+use crate::spec::{
+    BatchKind, Compute, Image, Kind, Launch, Network, Part, Ready, Service, Spec, units,
+};
 
 pub use balance::{Balanced, Balancer};
 pub use sites::Site;
@@ -478,8 +480,12 @@ fn pair(flag: &str, value: &str) -> [String; 2] {
 }
 
 /// The beginning of a command that starts a container, up to its volumes.
-fn beginning(spec: &Spec, container: &str, names: [&str; 2], label: (&str, &str)) -> Vec<String> {
-    let [host_name, alias] = names;
+fn beginning(
+    spec: &Spec,
+    container: &str,
+    (host_name, aliases): (&str, &[&str]),
+    label: (&str, &str),
+) -> Vec<String> {
     let mut words: Vec<String> = ["run", "-d", "--pull", "never"].map(str::to_owned).to_vec();
     words.extend(pair("--name", container));
     words.extend(pair("--hostname", host_name));
@@ -487,10 +493,7 @@ fn beginning(spec: &Spec, container: &str, names: [&str; 2], label: (&str, &str)
         words.extend(pair("--network", "host"));
     } else {
         words.extend(pair("--network", &spec.name));
-        words.extend(pair("--network-alias", host_name));
-        if alias != host_name {
-            words.extend(pair("--network-alias", alias));
-        }
+        words.extend(aliases.iter().flat_map(|alias| pair("--network-alias", alias)));
     }
     words.extend(mode(spec));
     words.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
@@ -552,7 +555,7 @@ fn meet(spec: &Spec, sites: &[Site]) -> Vec<Step> {
 fn node(spec: &Spec, site: &Site, number: u32) -> Step {
     let name = format!("node{number}");
     let container = node_container(spec, &name);
-    let mut words = beginning(spec, &container, [&name, &name], (NODE_LABEL, &name));
+    let mut words = beginning(spec, &container, (&name, &[&name]), (NODE_LABEL, &name));
     words.extend(variables(&spec.env));
     words.extend(found::words(spec, site));
     words.extend(spec.volumes.iter().flat_map(|text| volume(site, text)));
@@ -573,8 +576,13 @@ fn start(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
     let own = format!("{}-{number}", service.name);
     let label = (SERVICE_LABEL, &*service.name);
     // The service's name leads to its balancers, if it has some.
-    let alias = if service.balance.is_some() { &own } else { &service.name };
-    let mut words = beginning(spec, &container, [&own, alias], label);
+    let aliases = [&own, &*service.name];
+    let aliases = if service.balance.is_some() { &aliases[..1] } else { &aliases[..] };
+    let part = service.part.zip(spec.batch.as_ref()).map(|(part, batch)| (part, batch.kind));
+    // Grid Engine wants a container to call itself what the others call it first.
+    let is_gridengine = matches!(part, Some((_, BatchKind::GridEngine)));
+    let host_name = if is_gridengine { &container } else { &own };
+    let mut words = beginning(spec, &container, (host_name, aliases), label);
     words.extend(pair("--restart", service.restart.word()));
     words.extend(variables(&service.env));
     words.extend(service.volumes.iter().flat_map(|text| volume(site, text)));
@@ -583,7 +591,10 @@ fn start(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
     }
     words.extend(service.user.iter().flat_map(|user| pair("--user", user)));
     words.extend(service.directory.iter().flat_map(|path| pair("--workdir", path)));
-    words.extend(service.part.iter().flat_map(|part| slurm::options(site, *part)));
+    words.extend(part.iter().flat_map(|(part, kind)| match kind {
+        BatchKind::Slurm => slurm::options(site, *part),
+        BatchKind::GridEngine => gridengine::options(site, *part),
+    }));
     words.push(image_name(spec, service.image.as_ref()));
     words.extend(service.command.iter().cloned());
     Step { host: site.host.clone(), act: Act::Start { container, words } }
@@ -703,6 +714,12 @@ fn moving(spec: &Spec) -> Vec<Step> {
         steps.push(told(format!("go on at {}", describe(&backend.kind, spec))));
     }
     steps
+}
+
+/// Processors of each of these nodes: where the file says nothing, all of the smallest host's.
+pub(crate) fn processors(kind: &Compute, sites: &[Site]) -> u32 {
+    let least = || sites.iter().map(|site| site.processors).min().unwrap_or(0);
+    kind.cpus.unwrap_or_else(least).max(1)
 }
 
 /// Services in groups: those of one wait for those of groups before.

@@ -6,20 +6,52 @@ use super::reader::{Table, Value};
 use super::services::{Ready, Replicas, RestartPolicy, Service};
 use super::{Image, NODES};
 use crate::error::Result;
-use crate::slurm::{self, Part};
+use crate::{front, gridengine, slurm};
 
 /// A batch system whose nodes are containers (`[batch]`). Its containers are services of the file
 /// ([`Service::part`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
+    /// Which one.
+    pub kind: BatchKind,
     /// The nodes that compute, of which there may be several kinds.
     pub compute: Vec<Compute>,
+}
+
+/// A batch system that a cluster may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchKind {
+    /// Slurm.
+    Slurm,
+    /// Grid Engine.
+    GridEngine,
+}
+
+impl BatchKind {
+    /// Its name in sentences.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Slurm => "Slurm",
+            Self::GridEngine => "Grid Engine",
+        }
+    }
+}
+
+/// What a service is to the batch system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The controller.
+    Control,
+    /// Where users log in.
+    Front,
+    /// The nodes that compute. How many there are follows from the jobs.
+    Compute,
 }
 
 /// Nodes that compute (`compute`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compute {
-    /// The name of their service, and of their partition.
+    /// The name of their service, and of their partition or queue.
     pub name: String,
     /// The fewest.
     pub min: u32,
@@ -78,6 +110,10 @@ pub struct Restart {
 /// Signals that an application may get before its nodes are gone.
 const KNOWN: &[&str] = &["HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "URG"];
 
+/// The service of the controller.
+pub(crate) const CONTROL: &str = "control";
+/// The service that users log in to.
+pub(crate) const FRONT: &str = "front";
 /// The name of the one service of nodes for which the file has none.
 const COMPUTE: &str = "compute";
 
@@ -86,7 +122,8 @@ pub(super) fn read(top: &Table<'_>) -> Result<Option<(Batch, Vec<Service>)>> {
     const HINT: &str = "a batch system has kind, front, control and compute";
     let keys = ["kind", "front", "control", "compute", "volume", "publish"];
     let Some(table) = top.table("batch", &keys)? else { return Ok(None) };
-    table.need("kind", HINT)?.one_of(&[("slurm", ())])?;
+    let kinds = [("slurm", BatchKind::Slurm), ("gridengine", BatchKind::GridEngine)];
+    let kind = table.need("kind", HINT)?.one_of(&kinds)?;
     let all = table.need("compute", HINT)?;
     let all = if all.is_table() { vec![all] } else { all.array()? };
     let (mut compute, mut images): (Vec<Compute>, Vec<String>) = (Vec::new(), Vec::new());
@@ -105,11 +142,14 @@ pub(super) fn read(top: &Table<'_>) -> Result<Option<(Batch, Vec<Service>)>> {
     let part = |name: &str, image: String, part: Part| Service {
         name: name.to_owned(),
         image: Some(Image::Named(image)),
-        command: slurm::command(part),
+        command: match kind {
+            BatchKind::Slurm => slurm::command(part),
+            BatchKind::GridEngine => gridengine::command(part),
+        },
         env: Vec::new(),
         volumes: volumes.clone(),
         publish: Vec::new(),
-        after: vec![slurm::CONTROL.to_owned()],
+        after: vec![CONTROL.to_owned()],
         ready: Ready::Started,
         ready_within: Duration::from_mins(1),
         replicas: Replicas::Fixed(1),
@@ -122,16 +162,20 @@ pub(super) fn read(top: &Table<'_>) -> Result<Option<(Batch, Vec<Service>)>> {
     };
     let (control, front) =
         (table.need("control", HINT)?.filled()?, table.need("front", HINT)?.filled()?);
+    let answers_at = match kind {
+        BatchKind::Slurm => slurm::CONTROL_PORT,
+        BatchKind::GridEngine => gridengine::CONTROL_PORT,
+    };
     let mut services = vec![
         Service {
-            ready: Ready::Tcp(slurm::CONTROL_PORT),
+            ready: Ready::Tcp(answers_at),
             after: Vec::new(),
-            ..part(slurm::CONTROL, control, Part::Control)
+            ..part(CONTROL, control, Part::Control)
         },
         Service {
-            ready: Ready::Tcp(slurm::FRONT_PORT),
+            ready: Ready::Tcp(front::PORT),
             publish: table.texts("publish")?,
-            ..part(slurm::FRONT, front, Part::Front)
+            ..part(FRONT, front, Part::Front)
         },
     ];
     services.extend(compute.iter().zip(images).map(|(one, image)| Service {
@@ -139,7 +183,7 @@ pub(super) fn read(top: &Table<'_>) -> Result<Option<(Batch, Vec<Service>)>> {
         restart: RestartPolicy::No,
         ..part(&one.name, image, Part::Compute)
     }));
-    Ok(Some((Batch { compute }, services)))
+    Ok(Some((Batch { kind, compute }, services)))
 }
 
 /// Nodes that compute, and their image.
@@ -157,7 +201,7 @@ fn nodes(value: &Value<'_>) -> Result<(Compute, String)> {
     let name = table.get("name");
     let own = name.as_ref().map_or(Ok(COMPUTE.to_owned()), Value::name)?;
     if let (Some(value), true) = (name, own == "default") {
-        let fact = "Slurm means something else by a partition of this name";
+        let fact = "a batch system means something else by this name";
         return Err(value.wrong(fact, "give it another one"));
     }
     let compute = Compute {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::plan::Site;
-use crate::slurm::{Action, CONTROL, CONTROL_PORT, MUNGE_SOCKET, PROGRAM, SPOOL, STATE};
-use crate::spec::{Batch, Compute};
+use crate::plan::{Site, processors};
+use crate::slurm::{Action, CONTROL_PORT, MUNGE_SOCKET, PROGRAM, SPOOL, STATE};
+use crate::spec::{Batch, CONTROL, Compute};
 
 /// A node has so many seconds from when it is asked for until it registers, and half a second more
 /// for each that may be asked for at once. Then its job is put into the queue again.
@@ -74,11 +74,10 @@ pub(crate) fn conf(cluster: &str, batch: &Batch, sites: &[Site]) -> String {
         let _ = writeln!(text, "SuspendExcNodes={}", stay.join(","));
     }
     let least = |of: fn(&Site) -> u64| sites.iter().map(of).min().unwrap_or(0);
-    let (processors, memory) =
-        (least(|site| site.processors.into()), least(|site| site.memory >> 20));
+    let memory = least(|site| site.memory >> 20);
     for one in &batch.compute {
         let all = names(one, one.max);
-        let cpus = one.cpus.map_or(processors, u64::from).max(1);
+        let cpus = processors(one, sites);
         let memory = if memory > 0 { format!(" RealMemory={memory}") } else { String::new() };
         let _ = writeln!(text, "NodeName={all} CPUs={cpus}{memory} State=CLOUD");
     }

@@ -27,7 +27,7 @@ const AIM_GONE: f64 = 5.0;
 const LIMIT: Duration = Duration::from_mins(10);
 const GLANCE: Duration = Duration::from_millis(20);
 pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
-    if !import_made(bench, "farm", trees::slurm(), IMAGE)? {
+    if !import_made(bench, "farm", trees::batch(), IMAGE)? {
         return Ok(Vec::new());
     }
     let plain = plain(bench).inspect_err(|why| {

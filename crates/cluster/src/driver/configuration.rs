@@ -7,7 +7,7 @@ use super::hosts::{Host, Hosts};
 use super::{Setting, site_of};
 use crate::error::{Error, Result};
 use crate::plan::{self, Site};
-use crate::spec::Spec;
+use crate::spec::{Batch, BatchKind, Spec};
 
 /// Bytes of the key of MUNGE, of which it wants 32 to 1024.
 const KEY: usize = 128;
@@ -34,8 +34,38 @@ pub(super) fn configure(
             other.user,
             name(other)
         );
-        return Err(Error::new(fact).with_hint("the nodes of a Slurm know its user by the id"));
+        return Err(Error::new(fact).with_hint("a batch system knows its user by the id"));
     }
+    let logins = ("authorized_keys", 0o600, logins(setting));
+    let (directory, mut files): (fn(&Site) -> String, Vec<File>) = match batch.kind {
+        BatchKind::Slurm => {
+            (Site::slurm, slurm(spec, batch, sites, (setting, kept, hosts.driver()))?)
+        }
+        BatchKind::GridEngine => {
+            let files = plan::gridengine::files(spec, sites).into_iter();
+            let files = files.map(|(name, text)| (name, 0o644, text.into_bytes()));
+            (Site::gridengine, files.collect())
+        }
+    };
+    files.push(logins);
+    let put = |host: &dyn Host| {
+        let directory = PathBuf::from(directory(site_of(sites, host)));
+        let put = |(name, mode, bytes): &File| host.put(&directory.join(name), *mode, bytes);
+        files.iter().try_for_each(put)
+    };
+    hosts.each(put).into_iter().collect::<Result<Vec<()>>>().map(drop)
+}
+
+/// The name of a file, its permission bits, and what is in it.
+type File = (&'static str, u32, Vec<u8>);
+
+/// The files of a Slurm.
+fn slurm(
+    spec: &Spec,
+    batch: &Batch,
+    sites: &[Site],
+    (setting, kept, here): (&Setting, &Path, &dyn Host),
+) -> Result<Vec<File>> {
     // Slurm starts no program that others could have changed.
     let mode = std::fs::metadata(&setting.program).map_or(0, |found| found.mode());
     if mode & 0o022 != 0 {
@@ -43,22 +73,11 @@ pub(super) fn configure(
         let fact = format!("others may write to {program}, so Slurm would not start it");
         return Err(Error::new(fact).with_hint(format!("chmod go-w {program}")));
     }
-    let conf = plan::slurm::conf(&spec.name, batch, sites).into_bytes();
-    let key = key(&kept.join("munge.key"), hosts.driver())?;
-    let logins = logins(setting);
-    let put = |host: &dyn Host| {
-        let directory = PathBuf::from(site_of(sites, host).slurm());
-        let files = [
-            ("slurm.conf", 0o644, &conf[..]),
-            ("cgroup.conf", 0o644, CGROUP.as_bytes()),
-            ("munge.key", 0o400, &key),
-            ("authorized_keys", 0o600, &logins),
-        ];
-        let put =
-            |(name, mode, bytes): (&str, u32, &[u8])| host.put(&directory.join(name), mode, bytes);
-        files.into_iter().try_for_each(put)
-    };
-    hosts.each(put).into_iter().collect::<Result<Vec<()>>>().map(drop)
+    Ok(vec![
+        ("slurm.conf", 0o644, plan::slurm::conf(&spec.name, batch, sites).into_bytes()),
+        ("cgroup.conf", 0o644, CGROUP.as_bytes().to_vec()),
+        ("munge.key", 0o400, key(&kept.join("munge.key"), here)?),
+    ])
 }
 
 /// The key by which the containers know each other, made if it is not there.

@@ -1,0 +1,348 @@
+//! The nodes of a Grid Engine.
+//!
+//! It asks for none: what it says of its jobs and nodes is read again and again, and compared with
+//! the containers. A node is taken away in two turns: first it gets no new job, and if it has none
+//! then, its container ends. So no job comes in between.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::{Nodes, REGISTERS};
+use crate::driver::Container;
+use crate::driver::scale::Changing;
+use crate::error::Result;
+use crate::gridengine::answers::{self, Answers, Job, State};
+use crate::gridengine::demand::{Place, demand};
+use crate::gridengine::question;
+use crate::plan;
+use crate::spec::Compute;
+
+/// How often the controller is asked; if it does not answer, less and less often.
+const LOOK: Duration = Duration::from_secs(1);
+const LONGEST_LOOK: Duration = Duration::from_secs(8);
+/// While the controller has nothing to do, containers are looked at in one of so many turns.
+const AT_REST: u32 = 5;
+/// After nodes of a kind were not started, or have ended, none is started for so long, each time
+/// twice as long, up to the second. After that time without a failure it begins anew.
+const PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// A job that could run on nodes that are there, and does not within so long, waits for something
+/// else. It counts again after the second time.
+const RUNS: Duration = Duration::from_secs(15);
+const COUNTS_AGAIN: Duration = Duration::from_mins(5);
+
+/// What is remembered from turn to turn.
+#[derive(Default)]
+struct Memory {
+    /// Turns until containers are looked at.
+    rest: u32,
+    /// By kind of nodes: none is started before, and how long the last pause was.
+    pauses: BTreeMap<String, (Instant, Duration)>,
+    /// Jobs that could run since.
+    could_run: BTreeMap<u32, Instant>,
+    /// Jobs that do not count before.
+    passed: BTreeMap<u32, Instant>,
+}
+
+/// Starts and ends nodes until the watcher asks for the end.
+pub(super) fn serve(nodes: &Nodes<'_>) {
+    let mut memory = Memory::default();
+    nodes.up.often((LOOK, LONGEST_LOOK), || nodes.turn(&mut memory));
+}
+
+impl Memory {
+    /// Whether nodes of a kind may be started.
+    fn may_start(&self, kind: &Compute) -> bool {
+        self.pauses.get(&kind.name).is_none_or(|(until, _)| Instant::now() >= *until)
+    }
+
+    /// Jobs, but for those that wait for something else than nodes.
+    fn that_count(&mut self, jobs: &[Job]) -> Vec<Job> {
+        let now = Instant::now();
+        let waits = |number: &u32| jobs.iter().any(|job| job.number == *number);
+        self.could_run.retain(|number, _| waits(number));
+        self.passed.retain(|number, until| waits(number) && now < *until);
+        jobs.iter().filter(|job| !self.passed.contains_key(&job.number)).cloned().collect()
+    }
+
+    /// Jobs that could run now, of those that count.
+    fn could_run(&mut self, numbers: &[u32], say: impl Fn(&str)) {
+        let now = Instant::now();
+        self.could_run.retain(|number, _| numbers.contains(number));
+        for number in numbers {
+            let since = *self.could_run.entry(*number).or_insert(now);
+            if now.duration_since(since) >= RUNS {
+                self.could_run.remove(number);
+                self.passed.insert(*number, now + COUNTS_AGAIN);
+                say(&format!("job {number}: it waits for something else than nodes"));
+            }
+        }
+    }
+
+    /// A node of a kind has failed.
+    fn pause(&mut self, kind: &str) {
+        let now = Instant::now();
+        let last = self.pauses.get(kind).filter(|(until, _)| now < *until + LONGEST_PAUSE);
+        let pause = last.map_or(PAUSE, |(_, pause)| (2 * *pause).min(LONGEST_PAUSE));
+        self.pauses.insert(kind.to_owned(), (now + pause, pause));
+    }
+}
+
+/// What a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// It takes jobs.
+    Ready,
+    /// Its container runs, and it has not registered yet, or is silent.
+    Coming,
+    /// It has no container.
+    Off,
+    /// It gets no new job.
+    Leaving,
+    /// Its container has ended.
+    Ended,
+    /// It is on a host that is lost.
+    Lost,
+}
+
+/// A node that the file has, and what is known of it.
+struct Known<'a> {
+    /// Its name, and that of its host for Grid Engine.
+    name: String,
+    host: String,
+    kind: &'a Compute,
+    number: u32,
+    state: &'a State,
+    container: Option<&'a Container>,
+    standing: Standing,
+}
+
+impl Known<'_> {
+    /// Its instance of the queue.
+    fn instance(&self) -> String {
+        format!("{}@{}", self.kind.name, self.host)
+    }
+
+    /// Whether a job could have been put on it, or still is, though nothing runs there.
+    fn is_dead(&self) -> bool {
+        let runs = matches!(self.standing, Standing::Ready | Standing::Coming | Standing::Leaving);
+        let takes_jobs = !self.state.is_silent() && !self.state.is_disabled();
+        !runs && (takes_jobs || !self.state.jobs.is_empty())
+    }
+}
+
+impl Nodes<'_> {
+    fn turn(&self, memory: &mut Memory) -> Result<()> {
+        if self.find(memory)?.is_none() {
+            return Ok(());
+        }
+        // Others are kept from changing the cluster only where there is something to do.
+        let mend = |changing: &Changing<'_>| {
+            memory.rest = 0;
+            match self.find(memory)? {
+                Some(found) => found.carry_out(self, changing, memory),
+                None => Ok(()),
+            }
+        };
+        self.up.changing(mend).map(drop)
+    }
+
+    /// What is to be done; `None` if that is nothing.
+    fn find(&self, memory: &mut Memory) -> Result<Option<Found>> {
+        let answers = answers::read(&self.ask(&question())?)?;
+        let is_used = |state: &State| !state.is_silent() || !state.jobs.is_empty();
+        let is_at_rest = answers.jobs.is_empty() && !answers.nodes.values().any(is_used);
+        memory.rest = memory.rest.saturating_sub(1);
+        if is_at_rest && memory.rest > 0 {
+            return Ok(None);
+        }
+        memory.rest = AT_REST;
+        let there = self.containers()?;
+        let mut known = self.known(&answers, &there);
+        // Jobs are put on them in this order.
+        known.sort_by_key(|one| one.standing);
+        let place = |one: &Known<'_>| {
+            let slots = plan::processors(one.kind, self.up.sites);
+            let free = match one.standing {
+                Standing::Ready => slots.saturating_sub(one.state.used),
+                Standing::Coming if one.state.jobs.is_empty() => slots,
+                Standing::Off if memory.may_start(one.kind) => slots,
+                _ => 0,
+            };
+            let (queue, host) = (one.kind.name.clone(), one.host.clone());
+            Place { queue, host, free, is_ready: one.standing == Standing::Ready }
+        };
+        let places: Vec<Place> = known.iter().map(place).collect();
+        let jobs: Vec<Job> = memory.that_count(&answers.jobs);
+        let demand = demand(&jobs, &places);
+        memory.could_run(&demand.could_run, |text| self.say(text));
+        let mut found = Found::default();
+        for (at, one) in known.iter().enumerate() {
+            let stays = one.number <= one.kind.min;
+            found.add(self, one, stays || demand.places.contains(&at), memory);
+        }
+        // Those of a file that had more.
+        let is_more = |name: &&String| {
+            let kind =
+                self.member(name).and_then(|(service, number)| Some((self.kind(service)?, number)));
+            kind.is_some_and(|(kind, number)| number > kind.max)
+        };
+        found.gone.extend(there.keys().filter(is_more).cloned());
+        Ok((!found.is_nothing()).then_some(found))
+    }
+
+    /// All nodes that the file has and the controller knows.
+    fn known<'n>(
+        &'n self,
+        answers: &'n Answers,
+        there: &'n BTreeMap<String, Container>,
+    ) -> Vec<Known<'n>> {
+        let mut all = Vec::new();
+        for service in self.services() {
+            let Some(kind) = self.kind(service) else { continue };
+            for number in 1..=kind.max {
+                let host = plan::service_container(self.up.spec, service, number);
+                let Some(state) = answers.nodes.get(&host) else { continue };
+                let name = format!("{}-{number}", service.name);
+                let container = there.get(&name);
+                let standing = match container {
+                    _ if self.is_on_lost(service, number) => Standing::Lost,
+                    None => Standing::Off,
+                    Some(one) if one.state != "running" => Standing::Ended,
+                    Some(_) if state.is_disabled() || state.is_wrong() => Standing::Leaving,
+                    Some(_) if state.is_silent() => Standing::Coming,
+                    Some(_) => Standing::Ready,
+                };
+                all.push(Known { name, host, kind, number, state, container, standing });
+            }
+        }
+        all
+    }
+
+    /// Has the controller change what it thinks of nodes or jobs.
+    fn qmod(&self, words: &[&str], of: &[String]) -> Result<()> {
+        if of.is_empty() {
+            return Ok(());
+        }
+        let of: Vec<&str> = of.iter().map(|one| &**one).collect();
+        self.ask(&[&["qmod"], words, &of].concat()).map(drop)
+    }
+}
+
+/// Nodes whose containers are not what they should be.
+#[derive(Default)]
+struct Found {
+    /// Wanted, without a container, and their instances of queues.
+    wanted: Vec<(String, String)>,
+    /// They run, and do not register.
+    silent: Vec<String>,
+    /// They get no new job, and have none.
+    gone: Vec<String>,
+    /// They had no job for so long that they go, and their instances of queues.
+    idle: Vec<(String, String)>,
+    /// Nothing runs there any more. These are instances of queues.
+    dead: Vec<String>,
+    /// Jobs that such nodes had.
+    jobs: Vec<String>,
+    /// Containers that should run, and have ended.
+    ended: Vec<Container>,
+    /// The kinds of nodes of which one has failed.
+    failed: Vec<String>,
+}
+
+impl Found {
+    /// What a node needs.
+    fn add(&mut self, nodes: &Nodes<'_>, one: &Known<'_>, is_wanted: bool, memory: &Memory) {
+        let lasts = match one.standing {
+            Standing::Ready if one.state.jobs.is_empty() && !is_wanted => Some(one.kind.idle),
+            Standing::Coming => Some(REGISTERS),
+            _ => None,
+        };
+        let has_lasted = nodes.has_lasted(&one.name, lasts);
+        let mut is_dead = one.is_dead();
+        match one.standing {
+            Standing::Ready if has_lasted => self.idle.push((one.name.clone(), one.instance())),
+            Standing::Coming if has_lasted => {
+                is_dead = true;
+                self.failed.push(one.kind.name.clone());
+                self.silent.push(one.name.clone());
+            }
+            Standing::Leaving if one.state.jobs.is_empty() => self.gone.push(one.name.clone()),
+            Standing::Off if is_wanted && memory.may_start(one.kind) => {
+                self.wanted.push((one.name.clone(), one.instance()));
+            }
+            Standing::Ended => {
+                self.failed.push(one.kind.name.clone());
+                self.ended.extend(one.container.cloned());
+                self.gone.push(one.name.clone());
+            }
+            _ => {}
+        }
+        if is_dead {
+            self.dead.push(one.instance());
+            self.jobs.extend(one.state.jobs.iter().map(ToString::to_string));
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        let all = [&self.silent, &self.gone, &self.dead, &self.jobs];
+        self.wanted.is_empty() && self.idle.is_empty() && all.iter().all(|all| all.is_empty())
+    }
+
+    /// Does all of it, and tells the first failure.
+    fn carry_out(
+        mut self,
+        nodes: &Nodes<'_>,
+        changing: &Changing<'_>,
+        memory: &mut Memory,
+    ) -> Result<()> {
+        self.failed.sort_unstable();
+        self.failed.dedup();
+        self.failed.iter().for_each(|kind| memory.pause(kind));
+        self.ended.iter().for_each(|container| nodes.tell_end(container));
+        if !self.jobs.is_empty() {
+            self.jobs.sort_unstable();
+            self.jobs.dedup();
+            let jobs = self.jobs.join(", ");
+            nodes.say(&format!("{jobs}: jobs of nodes that are lost, put into the queue again"));
+        }
+        // None of them gets a job again before its jobs are back in the queue.
+        let mut done =
+            vec![nodes.qmod(&["-d"], &self.dead), nodes.qmod(&["-f", "-rj"], &self.jobs)];
+        if !self.silent.is_empty() {
+            nodes.say(&format!("{}: ended, as they do not answer", self.silent.join(", ")));
+        }
+        let gone: Vec<&str> = self.silent.iter().chain(&self.gone).map(|name| &**name).collect();
+        nodes.forget(&gone);
+        done.push(nodes.end(changing, &gone));
+        done.push(start(&self.wanted, nodes, changing, memory));
+        if !self.idle.is_empty() {
+            let (names, instances): (Vec<String>, Vec<String>) = self.idle.into_iter().unzip();
+            nodes.say(&format!("{}: not needed any more", names.join(", ")));
+            done.push(nodes.qmod(&["-d"], &instances));
+        }
+        done.into_iter().collect()
+    }
+}
+
+/// Starts nodes, each of which has its name and its instance of the queue.
+fn start(
+    wanted: &[(String, String)],
+    nodes: &Nodes<'_>,
+    changing: &Changing<'_>,
+    memory: &mut Memory,
+) -> Result<()> {
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let (names, instances): (Vec<&str>, Vec<String>) =
+        wanted.iter().map(|(name, own)| (&**name, own.clone())).unzip();
+    nodes.say(&format!("{}: wanted", names.join(", ")));
+    let started = nodes.start(changing, &names)?;
+    for (service, _) in nodes.by_service(&started.failed()) {
+        memory.pause(&service.name);
+    }
+    // An earlier life may have left marks. It gets no job before it answers.
+    nodes.qmod(&["-e"], &instances)?;
+    nodes.qmod(&["-cq"], &instances)
+}
