@@ -15,8 +15,7 @@
 pub(crate) mod answers;
 pub(crate) mod demand;
 
-use crate::front;
-use crate::spec::Part;
+use crate::parts::{Part, sshd};
 
 /// The port of the controller (`SGE_QMASTER_PORT`).
 pub(crate) const CONTROL_PORT: u16 = 6444;
@@ -64,7 +63,7 @@ pub(crate) fn command(part: Part) -> Vec<String> {
         Part::Control => format!("exec /bin/sh {CONFIGURATION}/{CONTROL_FILE}"),
         Part::Front => {
             let logins = format!("{CONFIGURATION}/{LOGINS_FILE}");
-            let sshd = front::sshd(STATE, &logins, &variables().join(" "));
+            let sshd = sshd(STATE, &logins, &variables().join(" "));
             format!("{begin} && {sshd}")
         }
         Part::Compute => format!("{begin} && mkdir -p /tmp/execd && exec $programs/sge_execd"),

@@ -10,8 +10,8 @@
 //! | [`door`] | commands from one node's container to another's |
 //! | [`driver`] | carries a plan out |
 //! | [`files`] | what is at a path, with digests |
-//! | `front` | the front-end of a batch system of containers |
 //! | `gridengine` | a Grid Engine whose nodes are containers |
+//! | [`parts`] | the parts of a batch system of containers |
 //! | [`ranks`] | ranks of MPI that the host's launcher starts |
 //! | [`scale`] | how many containers a service has |
 //! | [`slurm`] | a Slurm whose nodes are containers |
@@ -38,10 +38,10 @@ pub mod door;
 pub mod driver;
 pub mod error;
 pub mod files;
-mod front;
 mod gridengine;
 pub mod inside;
 pub mod launcher;
+pub mod parts;
 pub mod place;
 pub mod plan;
 pub mod ranks;

@@ -11,8 +11,7 @@
 mod ask;
 mod nodes;
 
-use crate::front;
-use crate::spec::Part;
+use crate::parts::{Part, sshd};
 
 pub use ask::{Action, ask};
 pub(crate) use nodes::{Node, nodes};
@@ -48,7 +47,7 @@ pub(crate) fn command(part: Part) -> Vec<String> {
     );
     let program = match part {
         Part::Control => "exec slurmctld -D".to_owned(),
-        Part::Front => front::sshd(STATE, LOGINS, &format!("SLURM_CONF={FILE}")),
+        Part::Front => sshd(STATE, LOGINS, &format!("SLURM_CONF={FILE}")),
         // A node that is started anew has been away, also where the machine has not (-b).
         Part::Compute => format!("mkdir -p {SPOOL} && exec slurmd -D -b"),
     };

@@ -19,6 +19,7 @@ type Case = (&'static str, fn(&Lab<'_>) -> Outcome);
 
 pub(crate) const CASES: &[Case] = &[
     ("balanced", balanced),
+    ("busy", busy),
     ("killed", killed),
     ("pair", pair),
     ("replaced", replaced),
@@ -320,6 +321,21 @@ fn replaced(lab: &Lab<'_>) -> Outcome {
     answered_by(port, &["new-web-1", "new-web-2"]);
     let names = ["site-tool-1", "site-web-1", "site-web-2", "site-web-balance-1"];
     assert_eq!(lab.containers(), names);
+    lab.cluster("down", &[]).ok();
+    Ok(())
+}
+
+/// A server that has so much to do that it takes a second to answer, also when its balancer looks
+/// whether it is well, is not taken for dead.
+fn busy(lab: &Lab<'_>) -> Outcome {
+    let (image, port) = (lab.servers()?, free_port());
+    let limit = "printf 'limit_req_zone $server_name zone=one:1m rate=5r/s;\\n\
+        limit_req zone=one burst=100;\\n' >/etc/nginx/conf.d/limit.conf; hostname";
+    lab.file(&site(image, port, "1").replace("\"hostname", &format!("\"{limit}")));
+    lab.cluster("up", &["-d"]).ok();
+    let answered = under_load(port, Duration::ZERO, || std::thread::sleep(Duration::from_secs(3)));
+    // The limit is what makes them wait.
+    assert!(answered < 40, "{answered} requests");
     lab.cluster("down", &[]).ok();
     Ok(())
 }

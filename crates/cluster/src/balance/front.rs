@@ -34,6 +34,9 @@ pub enum Check {
 const INTERVAL_MS: u32 = 250;
 /// It is not well after so many bad ones.
 const FALL: u32 = 2;
+/// A server that has taken the connection answers within so long. Where nothing is said, HAProxy
+/// takes the interval, so servers with much to do would be taken for dead, all at once.
+const CHECK_MS: u32 = 5000;
 /// Bytes of the ring that keeps the times of the last requests: some 4,000 of them.
 const RING: u32 = 128 << 10;
 
@@ -102,6 +105,7 @@ impl Front {
              log global\n    \
              log-format \"{format}\"\n    \
              timeout connect 2s\n    \
+             timeout check {CHECK_MS}ms\n    \
              timeout client {timeout}ms\n    \
              timeout server {timeout}ms\n    \
              timeout tunnel 1h\n    \

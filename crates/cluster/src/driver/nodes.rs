@@ -13,8 +13,9 @@ use super::hosts::{Host, failed, lock};
 use super::scale::Changing;
 use super::{Container, status};
 use crate::error::Result;
+use crate::parts::Part;
 use crate::plan;
-use crate::spec::{BatchKind, Compute, Part, Service, units};
+use crate::spec::{BatchKind, Compute, Service, units};
 
 /// A node whose container runs registers within so long, or the container is started anew.
 const REGISTERS: Duration = Duration::from_secs(25);

@@ -12,9 +12,10 @@ use super::member::{among, members, not_up};
 use super::phases::Phases;
 use super::{Container, INTERRUPTED, Setting, Watcher, balance, configuration, status};
 use crate::error::{Error, Result};
+use crate::parts::Part;
 use crate::place::Place;
 use crate::plan::{self, Plan, Site};
-use crate::spec::{BatchKind, Part, Replicas, Service, Spec};
+use crate::spec::{BatchKind, Replicas, Service, Spec};
 
 /// So many containers are started or ended at once: each takes memory and processors meanwhile.
 const AT_ONCE: usize = 16;

@@ -5,8 +5,9 @@ use crate::gridengine::{
     CELL, CELL_FILE, CONFIGURATION, CONTROL, CONTROL_FILE, MASTER_FILE, NODES_FILE, STATE,
     SUBMIT_FILE, variables,
 };
+use crate::parts::{self, Part};
 use crate::plan;
-use crate::spec::{self, Part, Service, Spec};
+use crate::spec::{Service, Spec};
 
 impl Site {
     /// The path of the directory with Grid Engine's configuration.
@@ -56,8 +57,33 @@ pub(crate) fn files(spec: &Spec, sites: &[Site]) -> Vec<(&'static str, String)> 
     vec![
         (CELL_FILE, CELL.to_owned()),
         (CONTROL_FILE, CONTROL.to_owned()),
-        (MASTER_FILE, host(spec::CONTROL) + "\n"),
-        (SUBMIT_FILE, host(spec::FRONT) + "\n"),
+        (MASTER_FILE, host(parts::CONTROL) + "\n"),
+        (SUBMIT_FILE, host(parts::FRONT) + "\n"),
         (NODES_FILE, nodes.collect()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn nodes_are_known_to_the_controller_with_their_slots() {
+        let text = "name = \"farm\"\n[batch]\nkind = \"gridengine\"\nfront = \"f\"\ncontrol = \"c\"\n\
+                    compute = [{ image = \"a\", max = 2 }, \
+                    { name = \"large\", image = \"b\", max = 1, cpus = 16 }]\n";
+        let spec = crate::spec::parse(Path::new("farm.toml"), text).unwrap();
+        let sites = [8, 4].map(|processors| Site { processors, ..Site::default() });
+        let files = files(&spec, &sites);
+        let text = |name: &str| &*files.iter().find(|(own, _)| *own == name).unwrap().1;
+        let nodes = "compute 4 farm-compute-1\ncompute 4 farm-compute-2\nlarge 16 farm-large-1\n";
+        assert_eq!(text(NODES_FILE), nodes);
+        assert_eq!((text(MASTER_FILE), text(SUBMIT_FILE)), ("farm-control-1\n", "farm-front-1\n"));
+        let said = plan::plan(&spec, &sites[..1]).to_string();
+        for wanted in ["--hostname farm-control-1", "-e SGE_ROOT=/tmp/gridengine", "--hostauth"] {
+            assert!(said.contains(wanted), "{wanted} in {said}");
+        }
+    }
 }

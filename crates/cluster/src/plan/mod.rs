@@ -20,10 +20,9 @@ mod tests;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use crate::parts::Part;
 use crate::shell::{join, quote};
-use crate::spec::{
-    BatchKind, Compute, Image, Kind, Launch, Network, Part, Ready, Service, Spec, units,
-};
+use crate::spec::{BatchKind, Compute, Image, Kind, Launch, Network, Ready, Service, Spec, units};
 
 pub use balance::{Balanced, Balancer};
 pub use sites::Site;

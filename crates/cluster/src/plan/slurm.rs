@@ -3,8 +3,8 @@
 mod conf;
 
 use super::{DOORS, Site, pair};
+use crate::parts::Part;
 use crate::slurm::{Action, CONFIGURATION, FILE, PROGRAM, STATE};
-use crate::spec::Part;
 
 pub(crate) use conf::conf;
 

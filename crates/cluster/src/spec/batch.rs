@@ -6,7 +6,8 @@ use super::reader::{Table, Value};
 use super::services::{Ready, Replicas, RestartPolicy, Service};
 use super::{Image, NODES};
 use crate::error::Result;
-use crate::{front, gridengine, slurm};
+use crate::parts::{CONTROL, FRONT, FRONT_PORT, Part};
+use crate::{gridengine, slurm};
 
 /// A batch system whose nodes are containers (`[batch]`). Its containers are services of the file
 /// ([`Service::part`]).
@@ -35,17 +36,6 @@ impl BatchKind {
             Self::GridEngine => "Grid Engine",
         }
     }
-}
-
-/// What a service is to the batch system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// The controller.
-    Control,
-    /// Where users log in.
-    Front,
-    /// The nodes that compute. How many there are follows from the jobs.
-    Compute,
 }
 
 /// Nodes that compute (`compute`).
@@ -110,10 +100,6 @@ pub struct Restart {
 /// Signals that an application may get before its nodes are gone.
 const KNOWN: &[&str] = &["HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "URG"];
 
-/// The service of the controller.
-pub(crate) const CONTROL: &str = "control";
-/// The service that users log in to.
-pub(crate) const FRONT: &str = "front";
 /// The name of the one service of nodes for which the file has none.
 const COMPUTE: &str = "compute";
 
@@ -173,7 +159,7 @@ pub(super) fn read(top: &Table<'_>) -> Result<Option<(Batch, Vec<Service>)>> {
             ..part(CONTROL, control, Part::Control)
         },
         Service {
-            ready: Ready::Tcp(front::PORT),
+            ready: Ready::Tcp(FRONT_PORT),
             publish: table.texts("publish")?,
             ..part(FRONT, front, Part::Front)
         },

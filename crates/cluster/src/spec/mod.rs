@@ -21,8 +21,7 @@ use crate::error::{Error, Result};
 use reader::{Reader, Table, Value};
 
 pub use backends::{Backend, Kind, SshHost, Storage, Topology};
-pub use batch::{Batch, BatchKind, BeforeEnd, Checkpoint, CheckpointFiles, Compute, Part, Restart};
-pub(crate) use batch::{CONTROL, FRONT};
+pub use batch::{Batch, BatchKind, BeforeEnd, Checkpoint, CheckpointFiles, Compute, Restart};
 pub use condition::{Condition, Measure, Sign, Term};
 pub use services::{
     Balance, Mode, REPLICAS, Ready, Replicas, RestartPolicy, Scaling, Service, balancers,

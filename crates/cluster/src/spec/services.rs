@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::batch::Part;
 use super::condition::{Condition, Measure, Sign};
 use super::reader::{Table, Value};
 use super::{Image, command, env, image};
 use crate::error::Result;
+use crate::parts::Part;
 
 /// A service: containers of one image, which others find by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use crate::parts::CONTROL;
 use crate::plan::{Site, processors};
 use crate::slurm::{Action, CONTROL_PORT, MUNGE_SOCKET, PROGRAM, SPOOL, STATE};
-use crate::spec::{Batch, CONTROL, Compute};
+use crate::spec::{Batch, Compute};
 
 /// A node has so many seconds from when it is asked for until it registers, and half a second more
 /// for each that may be asked for at once. Then its job is put into the queue again.
