@@ -18,9 +18,9 @@ pub(crate) const FRONT: &str = "front";
 /// The port of its `sshd`: one below 1024 is root's in a network namespace.
 pub(crate) const FRONT_PORT: u16 = 2222;
 
-/// The words of a shell that starts that `sshd`: with a key of its own in the directory `state`, for
-/// those whose keys are in the file `logins`, with these variables in their sessions. It looks at
-/// no one's directories: they may belong to ids that the container does not know.
+/// The words of a shell that starts that `sshd`: with a key of its own in the directory `state`,
+/// for those whose keys are in the file `logins`, with these variables in their sessions. It looks
+/// at no one's directories: they may belong to ids that the container does not know.
 pub(crate) fn sshd(state: &str, logins: &str, variables: &str) -> String {
     format!(
         "key={state}/ssh_host_ed25519_key && \
