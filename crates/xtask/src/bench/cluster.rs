@@ -2,12 +2,13 @@
 //!
 //! [`up`] is the start of a cluster and a command in it, [`mpi`] ranks that are started inside of
 //! containers, [`agents`] a driver with many hosts at rest, [`page`] services on one host,
-//! [`grow`] services that get more containers, [`farm`] a batch system of containers, and [`model`]
-//! what the starts of few hosts say about many.
+//! [`grow`] services that get more containers, [`follow`] a number that follows a rule, [`farm`] a
+//! batch system of containers, and [`model`] what the starts of few hosts say about many.
 
 mod agents;
 mod batch;
 mod farm;
+mod follow;
 mod grow;
 mod lab;
 mod model;
@@ -35,12 +36,13 @@ const SOON: Duration = Duration::from_secs(5);
 
 type Part = fn(&Bench) -> Outcome<Vec<Line>>;
 
-const PARTS: [(&str, Part); 7] = [
+const PARTS: [(&str, Part); 8] = [
     ("up", up::measure),
     ("mpi", mpi::measure),
     ("agents", agents::measure),
     ("page", page::measure),
     ("grow", grow::measure),
+    ("follow", follow::measure),
     ("farm", farm::measure),
     ("model", model::measure),
 ];

@@ -33,6 +33,10 @@ pub(crate) fn table(lines: &[Line]) -> Table {
 
 /// Whether the aim is met, else by how much it is missed.
 fn verdict(value: f64, aim: f64) -> String {
+    if aim == 0.0 {
+        // There is no ratio to nothing.
+        return if value > 0.0 { format!("**missed** by {value:.0}") } else { "met".to_owned() };
+    }
     match (value / aim - 1.0) * 100.0 {
         over if over <= 0.0 => "met".to_owned(),
         over if over < 1.0 => "**missed** by less than 1 %".to_owned(),
@@ -59,8 +63,9 @@ pub(crate) fn write(bench: &Bench, sections: &[Section]) -> Outcome {
          often each place has its turn, 3 times if it is not set.\n\n\
          `cargo xtask bench cluster PART...` does the same with clusters: `up` is the start of eight nodes\n\
          and a command in one, `mpi` is Linpack and messages by Open MPI in three, `agents` is a driver of\n\
-         64 hosts at rest, `page` is the first page of six services, and `model` fits laws to the starts of\n\
-         few nodes and tells what they say about a thousand. Its hosts are simulated by namespaces, with a\n\
+         64 hosts at rest, `page` is the first page of six services, `grow` a further container and a killed\n\
+         balancer, `follow` a rule under steps of load, `farm` a batch system of containers, and `model` fits\n\
+         laws to the starts of few nodes and tells what they say about a thousand. Its hosts are simulated by namespaces, with a\n\
          real `sshd` on each, and share the processors of this machine.\n",
     );
     text.push_str(part(&old, MISSED));
@@ -164,5 +169,6 @@ mod tests {
         assert_eq!(verdict(1.02, 1.005), "**missed** by 1 %");
         assert_eq!(verdict(10.03, 10.0), "**missed** by less than 1 %");
         assert_eq!(verdict(1.57, 1.2), "**missed** by 31 %");
+        assert_eq!((&*verdict(0.0, 0.0), &*verdict(3.0, 0.0)), ("met", "**missed** by 3"));
     }
 }
