@@ -63,10 +63,13 @@ pub(crate) fn write(bench: &Bench, sections: &[Section]) -> Outcome {
          often each place has its turn, 3 times if it is not set.\n\n\
          `cargo xtask bench cluster PART...` does the same with clusters: `up` is the start of eight nodes\n\
          and a command in one, `mpi` is Linpack and messages by Open MPI in three, `agents` is a driver of\n\
-         64 hosts at rest, `page` is the first page of six services, `grow` a further container and a killed\n\
-         balancer, `follow` a rule under steps of load, `farm` a batch system of containers, and `model` fits\n\
-         laws to the starts of few nodes and tells what they say about a thousand. Its hosts are simulated by namespaces, with a\n\
-         real `sshd` on each, and share the processors of this machine.\n",
+         64 hosts at rest, `page` is the first page of six services, and `model` fits laws to the starts of\n\
+         few nodes and tells what they say about a thousand. `grow` is a service that gets more containers\n\
+         behind HAProxy, which is killed too, `follow` one whose number follows a rule, and `farm` is a Slurm\n\
+         and a Grid Engine whose nodes are containers, the first beside one of the host whose nodes are\n\
+         started by scripts: that one looks only twice a minute whether a batch job's nodes are there. Its\n\
+         hosts are simulated by namespaces, with a real `sshd` on each, and share the processors of this\n\
+         machine.\n",
     );
     text.push_str(part(&old, MISSED));
     for name in super::names() {

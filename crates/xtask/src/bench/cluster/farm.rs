@@ -1,4 +1,4 @@
-//! A batch system whose nodes are containers: a job for which nodes have to be started, the same
+//! Batch systems whose nodes are containers, Slurm and Grid Engine: a job for which nodes have to be started, the same
 //! with nodes that are there, nodes that go, and many jobs of several sizes. Its peer is a Slurm on
 //! the host whose nodes are started by scripts.
 
@@ -15,8 +15,7 @@ use crate::bench::{Bench, Line, median};
 use crate::shell::Outcome;
 
 const IMAGE: &str = "localhost/bench/farm:1";
-/// Nodes of the job, and how many jobs there are of several sizes.
-const WIDE: usize = 3;
+/// How many jobs there are of several sizes.
 const MANY: usize = 50;
 /// Seconds until the job runs: from no node, and with all of them; seconds beyond [`IDLE`] until
 /// the last node is gone.
@@ -26,6 +25,40 @@ const AIM_GONE: f64 = 5.0;
 /// It has failed after so long.
 const LIMIT: Duration = Duration::from_mins(10);
 const GLANCE: Duration = Duration::from_millis(20);
+
+/// How a batch system of containers is spoken to.
+struct System {
+    /// Its name, and its word in a cluster file.
+    name: &'static str,
+    kind: &'static str,
+    /// Submits the job.
+    job: &'static str,
+    /// Submits job `$n` of many, on `$nodes` nodes.
+    one: &'static str,
+    /// Prints the jobs that there are.
+    list: &'static str,
+    /// The peer is the same system.
+    has_peer: bool,
+}
+
+const SLURM: System = System {
+    name: "Slurm",
+    kind: "slurm",
+    job: super::batch::SUBMIT,
+    one: "sbatch -Q -N $nodes -o done-$n --wrap 'srun sleep 0.2 && echo done'",
+    list: "squeue -h",
+    has_peer: true,
+};
+
+const GRID_ENGINE: System = System {
+    name: "Grid Engine",
+    kind: "gridengine",
+    job: "qsub -terse -pe mpi 3 -o met -e err job.sh",
+    one: "echo 'sleep 0.2 && echo done' | qsub -terse -pe mpi $nodes -e err -o done-$n",
+    list: "qstat",
+    has_peer: false,
+};
+
 pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     if !import_made(bench, "farm", trees::batch(), IMAGE)? {
         return Ok(Vec::new());
@@ -35,11 +68,13 @@ pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     });
     let plain = plain.ok();
     let mut lines = Vec::new();
-    for (network, words) in NETWORKS {
-        let farm = Farm::start(bench, words)?;
-        let measured = farm.measure(network, plain.as_ref());
-        bench.coracle(&["cluster", "down", "farm"])?;
-        lines.extend(measured?);
+    for system in [&SLURM, &GRID_ENGINE] {
+        for (network, words) in NETWORKS {
+            let farm = Farm::start(bench, system, words)?;
+            let measured = farm.measure(network, plain.as_ref().filter(|_| system.has_peer));
+            bench.coracle(&["cluster", "down", "farm"])?;
+            lines.extend(measured?);
+        }
     }
     Ok(lines)
 }
@@ -72,12 +107,12 @@ fn times(batch: &dyn Batch, rounds: usize) -> Outcome<Times> {
     Ok(Times { cold, warm, gone })
 }
 
-/// Seconds from the call of `sbatch` until all ranks of the job have met, and that moment.
+/// Seconds from the call that submits a job until all ranks of the job have met, and that moment.
 fn job(batch: &dyn Batch) -> Outcome<(f64, f64)> {
     let met = batch.jobs().join("met");
     let _ = fs::remove_file(&met);
     let (began, limit) = (now()?, Instant::now() + LIMIT);
-    batch.submit(&format!("sbatch -Q -N {WIDE} -n {WIDE} -o met -e err job.sh"))?;
+    batch.submit(batch.job())?;
     while Instant::now() < limit {
         let said = fs::read_to_string(&met).unwrap_or_default();
         if let Some(at) = said.strip_suffix('\n').and_then(|text| text.parse::<f64>().ok()) {
@@ -103,6 +138,7 @@ fn gone(batch: &dyn Batch, since: f64) -> Outcome<f64> {
 
 struct Farm<'b> {
     bench: &'b Bench,
+    system: &'static System,
     jobs: PathBuf,
     /// Seconds of `up`.
     up: f64,
@@ -111,6 +147,10 @@ struct Farm<'b> {
 impl Batch for Farm<'_> {
     fn jobs(&self) -> &Path {
         &self.jobs
+    }
+
+    fn job(&self) -> &'static str {
+        self.system.job
     }
 
     /// In the front-end.
@@ -126,22 +166,23 @@ impl Batch for Farm<'_> {
 }
 
 impl<'b> Farm<'b> {
-    fn start(bench: &'b Bench, words: &str) -> Outcome<Self> {
+    fn start(bench: &'b Bench, system: &'static System, words: &str) -> Outcome<Self> {
         let text = |error: std::io::Error| error.to_string();
         let owner = Some((bench.user.uid, bench.user.gid));
         let jobs = bench.scratch.dir("jobs", owner, 0o755).map_err(text)?;
         fs::write(jobs.join("job.sh"), JOB).map_err(text)?;
         let file = bench.scratch.path().join("farm.toml");
         let written = format!(
-            "name = \"farm\"\n{words}\n[batch]\nkind = \"slurm\"\nfront = {IMAGE:?}\n\
+            "name = \"farm\"\n{words}\n[batch]\nkind = {:?}\nfront = {IMAGE:?}\n\
              control = {IMAGE:?}\ncompute = {{ image = {IMAGE:?}, max = {NODES}, cpus = 1, \
              idle = \"{IDLE}s\" }}\nvolume = [\"{}:/jobs\"]\n",
+            system.kind,
             jobs.display()
         );
         fs::write(&file, written).map_err(text)?;
         let began = Instant::now();
         bench.coracle(&["cluster", "up", "-d", "-f", &file.display().to_string()])?;
-        Ok(Self { bench, jobs, up: began.elapsed().as_secs_f64() })
+        Ok(Self { bench, system, jobs, up: began.elapsed().as_secs_f64() })
     }
 
     fn measure(&self, network: &str, plain: Option<&Times>) -> Outcome<Vec<Line>> {
@@ -152,7 +193,8 @@ impl<'b> Farm<'b> {
             let line = alone(what, text(seconds), seconds, aim, "s");
             beside(line, "Slurm's power saving on the host", plain.map(|plain| text(of(plain))))
         };
-        let what = format!("from no node to a job of MPI on {WIDE}, {network}");
+        let name = self.system.name;
+        let what = format!("{name}: from no node to a job of MPI on 3, {network}");
         let mut lines = vec![
             line(&what, |times| times.cold, AIM_COLD),
             line("the same with nodes that are there", |times| times.warm, AIM_WARM),
@@ -167,12 +209,12 @@ impl<'b> Farm<'b> {
     fn many(&self) -> Outcome<Vec<Line>> {
         let began = Instant::now();
         let script = format!(
-            "for n in $(seq {MANY}); do sbatch -Q -N $((n % {NODES} + 1)) -o done-$n \
-             --wrap 'srun sleep 0.2 && echo done'; done"
+            "for n in $(seq {MANY}); do nodes=$((n % {NODES} + 1)); {}; done",
+            self.system.one
         );
         self.submit(&script)?;
         let mut most = 0;
-        while !self.submit("squeue -h")?.trim().is_empty() {
+        while !self.submit(self.system.list)?.trim().is_empty() {
             most = most.max(self.nodes()?);
             if began.elapsed() > LIMIT {
                 return Err("jobs are left".to_owned());

@@ -15,7 +15,7 @@ use std::time::Duration;
 use testkit::command::until;
 use testkit::skip::need_program;
 
-use super::batch::{Batch, IDLE, JOB, NODES};
+use super::batch::{Batch, IDLE, JOB, NODES, SUBMIT};
 use super::free_ports;
 use crate::bench::Bench;
 use crate::bench::net::place::{Running, own, run, words};
@@ -180,6 +180,10 @@ impl<'b> Plain<'b> {
 impl Batch for Plain<'_> {
     fn jobs(&self) -> &Path {
         &self.jobs
+    }
+
+    fn job(&self) -> &'static str {
+        SUBMIT
     }
 
     fn submit(&self, command: &str) -> Outcome<String> {
