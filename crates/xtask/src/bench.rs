@@ -17,6 +17,7 @@ mod mpi;
 mod names;
 mod net;
 mod places;
+mod podman;
 mod pull;
 mod report;
 mod spread;

@@ -115,7 +115,7 @@ pub(crate) fn up(context: &Context, args: &ClusterUpArgs) -> Result<Exit, Report
             return Ok(ran);
         }
         shown.say(&format!("cluster {name} is up; ctrl-C ends it"));
-        cluster.wait(&shown)?;
+        cluster.wait(&setting, &shown)?;
         let Exit(status) = interrupted.exit().unwrap_or(Exit::OK);
         Ok(Ran { status, notes: Vec::new(), lost: None })
     };

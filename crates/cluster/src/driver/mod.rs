@@ -369,11 +369,16 @@ pub fn end(setting: &Setting, cluster: &str, forget: bool) -> Result<usize> {
 }
 
 impl Cluster {
-    /// Ends the cluster over the same streams.
+    /// Ends the cluster over the same streams. Where one was lost all hosts are reached anew: it may
+    /// be back.
     ///
     /// # Errors
     /// As [`end`].
     pub fn end(self, setting: &Setting) -> Result<()> {
+        if !self.hosts.lost().is_empty() {
+            drop(self.hosts);
+            return end(setting, &self.plan.cluster, false).map(drop);
+        }
         watch::end(setting, &self.plan.cluster)?;
         let place = Place::take(&setting.store, &self.plan.cluster)?;
         if self.hosts.is_local() {

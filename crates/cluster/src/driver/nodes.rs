@@ -17,8 +17,6 @@ use crate::parts::Part;
 use crate::plan;
 use crate::spec::{BatchKind, Compute, Service, units};
 
-/// A node whose container runs registers within so long, or the container is started anew.
-const REGISTERS: Duration = Duration::from_secs(25);
 /// The controller answers within so long: others wait to change the cluster meanwhile.
 const ANSWERS: Duration = Duration::from_secs(3);
 /// Lines of a container that has ended which are told.

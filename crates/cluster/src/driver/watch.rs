@@ -155,10 +155,15 @@ impl Cluster {
     /// are lost meanwhile are told; the others go on.
     ///
     /// # Errors
-    /// If all hosts are lost.
-    pub fn wait(&self, watcher: &dyn Watcher) -> Result<()> {
+    /// If all hosts are lost, and none of them answers again.
+    pub fn wait(&self, setting: &Setting, watcher: &dyn Watcher) -> Result<()> {
+        let cluster = &self.plan.cluster;
+        let answers_again = |lost: &[Lost]| -> Result<bool> {
+            let reach = Reach::kept(&setting.store, cluster)?;
+            Ok(reach.is_some_and(|reach| !reach.that_answer(setting, cluster, lost).is_empty()))
+        };
         let mut told: Vec<Lost> = Vec::new();
-        let (mut asked, mut looked) = (Instant::now(), Instant::now());
+        let (mut asked, mut looked, mut tried) = (Instant::now(), Instant::now(), None);
         while !watcher.is_stopped() {
             thread::sleep(GLANCE);
             if asked.elapsed() >= HOSTS {
@@ -167,14 +172,23 @@ impl Cluster {
                 for new in lost.iter().filter(|lost| !told.contains(lost)) {
                     watcher.note(&new.why);
                 }
+                // The first streams to them do not come back, but they may.
                 if lost.len() == self.hosts.all().count() {
-                    return Err(Error::new("all hosts are lost"));
+                    if !super::is_known(setting, cluster) {
+                        return Ok(());
+                    }
+                    if tried.is_none_or(|tried: Instant| tried.elapsed() >= AGAIN) {
+                        if !answers_again(&lost)? {
+                            return Err(Error::new("all hosts are lost"));
+                        }
+                        tried = Some(Instant::now());
+                    }
                 }
                 told = lost;
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                let (left, lost) = status_of_reached(&self.plan.cluster, &self.hosts)?;
+                let (left, lost) = status_of_reached(cluster, &self.hosts)?;
                 if left.is_empty() && lost.len() < self.hosts.all().count() {
                     return Ok(());
                 }

@@ -10,10 +10,11 @@ if [ ! -e $spool/made ]; then
     rm -rf $spool/common $master
     mkdir -p $spool/common $master/job_scripts
     $programs/spoolinit classic libspoolc "$spool/common;$master" init
-    # No job runs as root here, so none is refused for its id; dead nodes are found soon.
+    # No job runs as root here, so none is refused for its id. Nodes tell each second what they
+    # do: the slots of a parallel job are free only when all of its nodes have.
     sed -e 's/^min_uid .*/min_uid 0/; s/^min_gid .*/min_gid 0/' \
         -e 's,^execd_spool_dir .*,execd_spool_dir /tmp/execd,' \
-        -e 's/^load_report_time .*/load_report_time 00:00:05/' \
+        -e 's/^load_report_time .*/load_report_time 00:00:01/' \
         -e 's/^max_unheard .*/max_unheard 00:00:20/' \
         -e 's,^mailer .*,mailer /bin/true,; s/^administrator_mail .*/administrator_mail none/' \
         $settings/default-configuration >/tmp/configuration

@@ -7,7 +7,7 @@ use crate::gridengine::{
 };
 use crate::parts::{self, Part};
 use crate::plan;
-use crate::spec::{Service, Spec};
+use crate::spec::{Compute, Spec};
 
 impl Site {
     /// The path of the directory with Grid Engine's configuration.
@@ -38,29 +38,33 @@ pub(super) fn options(site: &Site, part: Part) -> Vec<String> {
 /// The files of its configuration for a cluster on these hosts, of which there is at least one: the
 /// name of each, and what is in it.
 pub(crate) fn files(spec: &Spec, sites: &[Site]) -> Vec<(&'static str, String)> {
-    let host = |name: &str| {
-        let service = spec.services.iter().find(|service| service.name == name);
-        service.map(|service| plan::service_container(spec, service, 1)).unwrap_or_default()
+    let line = |(kind, host): (&Compute, String)| {
+        format!("{} {} {host}\n", kind.name, processors(kind, sites))
     };
-    let kinds = spec.batch.iter().flat_map(|batch| &batch.compute);
-    let nodes = kinds.flat_map(|kind| {
-        let slots = processors(kind, sites);
-        let is_its = |service: &&Service| service.name == kind.name;
-        let service = spec.services.iter().find(is_its);
-        service.into_iter().flat_map(move |service| {
-            (1..=kind.max).map(move |number| {
-                let host = plan::service_container(spec, service, number);
-                format!("{} {slots} {host}\n", kind.name)
-            })
-        })
-    });
     vec![
         (CELL_FILE, CELL.to_owned()),
         (CONTROL_FILE, CONTROL.to_owned()),
-        (MASTER_FILE, host(parts::CONTROL) + "\n"),
-        (SUBMIT_FILE, host(parts::FRONT) + "\n"),
-        (NODES_FILE, nodes.collect()),
+        (MASTER_FILE, host(spec, parts::CONTROL) + "\n"),
+        (SUBMIT_FILE, host(spec, parts::FRONT) + "\n"),
+        (NODES_FILE, nodes(spec).map(line).collect()),
     ]
+}
+
+/// The first host of a service.
+fn host(spec: &Spec, service: &str) -> String {
+    let found = spec.services.iter().find(|own| own.name == service);
+    found.map(|own| plan::service_container(spec, own, 1)).unwrap_or_default()
+}
+
+/// All nodes that the file allows: their kind, and the name of each host.
+fn nodes(spec: &Spec) -> impl Iterator<Item = (&Compute, String)> {
+    let kinds = spec.batch.iter().flat_map(|batch| &batch.compute);
+    kinds.flat_map(move |kind| {
+        let service = spec.services.iter().find(|service| service.name == kind.name);
+        service.into_iter().flat_map(move |service| {
+            (1..=kind.max).map(move |number| (kind, plan::service_container(spec, service, number)))
+        })
+    })
 }
 
 #[cfg(test)]
@@ -82,7 +86,12 @@ mod tests {
         assert_eq!(text(NODES_FILE), nodes);
         assert_eq!((text(MASTER_FILE), text(SUBMIT_FILE)), ("farm-control-1\n", "farm-front-1\n"));
         let said = plan::plan(&spec, &sites[..1]).to_string();
-        for wanted in ["--hostname farm-control-1", "-e SGE_ROOT=/tmp/gridengine", "--hostauth"] {
+        for wanted in [
+            "--hostname farm-control-1",
+            "-e SGE_ROOT=/tmp/gridengine",
+            "--hostauth",
+            "--add-host farm-large-1:",
+        ] {
             assert!(said.contains(wanted), "{wanted} in {said}");
         }
     }

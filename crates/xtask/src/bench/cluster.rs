@@ -7,6 +7,7 @@
 
 mod agents;
 mod batch;
+mod by_hand;
 mod farm;
 mod follow;
 mod grow;

@@ -7,6 +7,7 @@
 use std::process::Command;
 
 use super::names::{self, Names, TRUE};
+use super::podman::Podman;
 use super::{Bench, Line, milliseconds};
 use crate::shell::{Outcome, has};
 
@@ -18,8 +19,10 @@ const MODES: &[&str] = &["N1", "I1"];
 pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     let many = names::many(bench)?;
     let mut peers = Vec::new();
-    if has("podman") && has("runc") {
-        peers.push(("podman run --rm, overlay and runc", podman(bench, &many)?, COUNT));
+    let podman = if has("podman") && has("runc") { Some(Podman::new(bench)?) } else { None };
+    if let Some(podman) = &podman {
+        let words = run_by_podman(podman, &many)?;
+        peers.push(("podman run --rm, overlay and runc", words, COUNT));
     }
     let copied = "d=$(mktemp -d -p \"$1\") && cp -al \"$1/tree\" \"$d/tree\" && cd / && ";
     for (name, program) in [
@@ -81,34 +84,14 @@ fn compare(
     Ok(MODES.iter().zip(&times).map(line).collect())
 }
 
-/// The words for podman, with the image in its store. It shares the host's network as Coracle does,
-/// uses the kernel's overlay, which it does not everywhere of its own accord, and runc, because
-/// crun refuses some hosts' control groups.
-///
-/// Its home has a short path: with one of 60 characters each run waits 20 s for the end of a
-/// container that has ended.
-fn podman(bench: &Bench, many: &Names) -> Outcome<Vec<String>> {
-    let owner = Some((bench.user.uid, bench.user.gid));
-    let home = bench.scratch.dir("p", owner, 0o700).map_err(|error| error.to_string())?;
-    let runtime = bench.scratch.dir("p/r", owner, 0o700).map_err(|error| error.to_string())?;
-    let podman: Vec<String> = [
-        "env",
-        &format!("HOME={}", home.display()),
-        &format!("XDG_RUNTIME_DIR={}", runtime.display()),
-        "podman",
-        "--cgroup-manager=cgroupfs",
-        "--storage-driver=overlay",
-        "--runtime=runc",
-    ]
-    .map(str::to_owned)
-    .into();
-    let source = format!("oci:{}", many.layout.display());
-    let id =
-        bench.as_user(&home, |command| command.args(&podman[1..]).args(["pull", "-q", &source]))?;
+/// The words that run the program by podman, with the image in its store. It shares the host's
+/// network as Coracle does.
+fn run_by_podman(podman: &Podman<'_>, many: &Names) -> Outcome<Vec<String>> {
+    let id = podman.run(&["pull", "-q", &format!("oci:{}", many.layout.display())])?;
     let image = id.lines().last().unwrap_or_default().trim().to_owned();
     let words = ["run", "--rm", "--network=host"].map(str::to_owned);
     let program = TRUE.map(str::to_owned);
-    Ok([podman, words.into(), vec![image], program.into()].concat())
+    Ok([podman.words.clone(), words.into(), vec![image], program.into()].concat())
 }
 
 /// The image's tree in the user's home, for those that bring none.

@@ -1,14 +1,18 @@
 //! The nodes of a Grid Engine.
 //!
 //! It asks for none: what it says of its jobs and nodes is read again and again, and compared with
-//! the containers. A node is taken away in two turns: first it gets no new job, and if it has none
-//! then, its container ends. So no job comes in between.
+//! the containers. A node is taken away in three turns: first it gets no new job, and if it has none
+//! then, its daemon is ended by the controller, and the container after it. So no job comes in
+//! between, and the controller takes leave of the node: one that it has not taken leave of is not
+//! known to it when it comes again.
 
 use std::collections::BTreeMap;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Nodes, REGISTERS};
+use super::Nodes;
 use crate::driver::Container;
+use crate::driver::follow::GLANCE;
 use crate::driver::scale::Changing;
 use crate::error::Result;
 use crate::gridengine::answers::{self, Answers, Job, State};
@@ -20,12 +24,21 @@ use crate::spec::Compute;
 /// How often the controller is asked; if it does not answer, less and less often.
 const LOOK: Duration = Duration::from_secs(1);
 const LONGEST_LOOK: Duration = Duration::from_secs(8);
+/// A node whose container runs registers within so long, or the container is started anew.
+const REGISTERS: Duration = Duration::from_secs(10);
+/// A node is not started again before. The controller forgets a connection some seconds after its
+/// end, and by the node's name: one that has come back meanwhile would be forgotten with it.
+const RESTS: Duration = Duration::from_secs(6);
 /// While the controller has nothing to do, containers are looked at in one of so many turns.
 const AT_REST: u32 = 5;
 /// After nodes of a kind were not started, or have ended, none is started for so long, each time
 /// twice as long, up to the second. After that time without a failure it begins anew.
 const PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// A daemon that is to end has so long.
+const ENDS: Duration = Duration::from_secs(10);
+/// It is waited for so long at once.
+const ENDS_SOON: Duration = Duration::from_secs(3);
 /// A job that could run on nodes that are there, and does not within so long, waits for something
 /// else. It counts again after the second time.
 const RUNS: Duration = Duration::from_secs(15);
@@ -38,6 +51,8 @@ struct Memory {
     rest: u32,
     /// By kind of nodes: none is started before, and how long the last pause was.
     pauses: BTreeMap<String, (Instant, Duration)>,
+    /// When nodes have ended that are not to be started yet.
+    ended: BTreeMap<String, Instant>,
     /// Jobs that could run since.
     could_run: BTreeMap<u32, Instant>,
     /// Jobs that do not count before.
@@ -51,9 +66,18 @@ pub(super) fn serve(nodes: &Nodes<'_>) {
 }
 
 impl Memory {
-    /// Whether nodes of a kind may be started.
-    fn may_start(&self, kind: &Compute) -> bool {
-        self.pauses.get(&kind.name).is_none_or(|(until, _)| Instant::now() >= *until)
+    /// Whether a node may be started.
+    fn may_start(&self, one: &Known<'_>) -> bool {
+        let now = Instant::now();
+        self.pauses.get(&one.kind.name).is_none_or(|(until, _)| now >= *until)
+            && self.ended.get(&one.name).is_none_or(|ended| now >= *ended + RESTS)
+    }
+
+    /// Nodes have ended.
+    fn end(&mut self, names: &[&str]) {
+        let now = Instant::now();
+        self.ended.retain(|_, ended| now < *ended + RESTS);
+        self.ended.extend(names.iter().map(|name| ((*name).to_owned(), now)));
     }
 
     /// Jobs, but for those that wait for something else than nodes.
@@ -147,9 +171,14 @@ impl Nodes<'_> {
         self.up.changing(mend).map(drop)
     }
 
+    /// What the controller says now.
+    fn answers(&self) -> Result<Answers> {
+        answers::read(&self.ask(&question())?)
+    }
+
     /// What is to be done; `None` if that is nothing.
     fn find(&self, memory: &mut Memory) -> Result<Option<Found>> {
-        let answers = answers::read(&self.ask(&question())?)?;
+        let answers = self.answers()?;
         let is_used = |state: &State| !state.is_silent() || !state.jobs.is_empty();
         let is_at_rest = answers.jobs.is_empty() && !answers.nodes.values().any(is_used);
         memory.rest = memory.rest.saturating_sub(1);
@@ -166,7 +195,7 @@ impl Nodes<'_> {
             let free = match one.standing {
                 Standing::Ready => slots.saturating_sub(one.state.used),
                 Standing::Coming if one.state.jobs.is_empty() => slots,
-                Standing::Off if memory.may_start(one.kind) => slots,
+                Standing::Off if memory.may_start(one) => slots,
                 _ => 0,
             };
             let (queue, host) = (one.kind.name.clone(), one.host.clone());
@@ -220,13 +249,18 @@ impl Nodes<'_> {
     }
 
     /// Has the controller change what it thinks of nodes or jobs.
-    fn qmod(&self, words: &[&str], of: &[String]) -> Result<()> {
-        if of.is_empty() {
-            return Ok(());
-        }
-        let of: Vec<&str> = of.iter().map(|one| &**one).collect();
-        self.ask(&[&["qmod"], words, &of].concat()).map(drop)
+    fn tell(&self, command: &[&str], of: &[String]) -> Result<()> {
+        let of: Vec<&str> = of.iter().map(|one| &**one).filter(|one| !one.is_empty()).collect();
+        if of.is_empty() { Ok(()) } else { self.ask(&[command, &of].concat()).map(drop) }
     }
+}
+
+/// A node that had no job for a while.
+struct Idle {
+    name: String,
+    host: String,
+    /// Its instance of the queue.
+    instance: String,
 }
 
 /// Nodes whose containers are not what they should be.
@@ -236,10 +270,12 @@ struct Found {
     wanted: Vec<(String, String)>,
     /// They run, and do not register.
     silent: Vec<String>,
-    /// They get no new job, and have none.
+    /// They get no new job, and have none: their daemons are to end. These are hosts.
+    leaving: Vec<String>,
+    /// Their containers are to end.
     gone: Vec<String>,
-    /// They had no job for so long that they go, and their instances of queues.
-    idle: Vec<(String, String)>,
+    /// They had no job for so long that they go.
+    idle: Vec<Idle>,
     /// Nothing runs there any more. These are instances of queues.
     dead: Vec<String>,
     /// Jobs that such nodes had.
@@ -256,21 +292,29 @@ impl Found {
         let lasts = match one.standing {
             Standing::Ready if one.state.jobs.is_empty() && !is_wanted => Some(one.kind.idle),
             Standing::Coming => Some(REGISTERS),
+            Standing::Leaving if one.state.jobs.is_empty() => Some(ENDS),
             _ => None,
         };
         let has_lasted = nodes.has_lasted(&one.name, lasts);
         let mut is_dead = one.is_dead();
         match one.standing {
-            Standing::Ready if has_lasted => self.idle.push((one.name.clone(), one.instance())),
+            Standing::Ready if has_lasted => {
+                let (name, host, instance) = (one.name.clone(), one.host.clone(), one.instance());
+                self.idle.push(Idle { name, host, instance });
+            }
             Standing::Coming if has_lasted => {
                 is_dead = true;
                 self.failed.push(one.kind.name.clone());
                 self.silent.push(one.name.clone());
             }
-            Standing::Leaving if one.state.jobs.is_empty() => self.gone.push(one.name.clone()),
-            Standing::Off if is_wanted && memory.may_start(one.kind) => {
+            Standing::Leaving if has_lasted => self.gone.push(one.name.clone()),
+            Standing::Leaving if one.state.jobs.is_empty() && !one.state.is_silent() => {
+                self.leaving.push(one.host.clone());
+            }
+            Standing::Off if is_wanted && memory.may_start(one) => {
                 self.wanted.push((one.name.clone(), one.instance()));
             }
+            Standing::Ended if one.state.is_disabled() => self.gone.push(one.name.clone()),
             Standing::Ended => {
                 self.failed.push(one.kind.name.clone());
                 self.ended.extend(one.container.cloned());
@@ -285,7 +329,7 @@ impl Found {
     }
 
     fn is_nothing(&self) -> bool {
-        let all = [&self.silent, &self.gone, &self.dead, &self.jobs];
+        let all = [&self.silent, &self.leaving, &self.gone, &self.dead, &self.jobs];
         self.wanted.is_empty() && self.idle.is_empty() && all.iter().all(|all| all.is_empty())
     }
 
@@ -307,22 +351,54 @@ impl Found {
             nodes.say(&format!("{jobs}: jobs of nodes that are lost, put into the queue again"));
         }
         // None of them gets a job again before its jobs are back in the queue.
-        let mut done =
-            vec![nodes.qmod(&["-d"], &self.dead), nodes.qmod(&["-f", "-rj"], &self.jobs)];
+        let mut done = vec![
+            nodes.tell(&["qmod", "-d"], &self.dead),
+            nodes.tell(&["qmod", "-f", "-rj"], &self.jobs),
+            nodes.tell(&["qconf", "-ke"], &[self.leaving.join(",")]),
+        ];
         if !self.silent.is_empty() {
             nodes.say(&format!("{}: ended, as they do not answer", self.silent.join(", ")));
         }
         let gone: Vec<&str> = self.silent.iter().chain(&self.gone).map(|name| &**name).collect();
         nodes.forget(&gone);
         done.push(nodes.end(changing, &gone));
+        memory.end(&gone);
         done.push(start(&self.wanted, nodes, changing, memory));
-        if !self.idle.is_empty() {
-            let (names, instances): (Vec<String>, Vec<String>) = self.idle.into_iter().unzip();
-            nodes.say(&format!("{}: not needed any more", names.join(", ")));
-            done.push(nodes.qmod(&["-d"], &instances));
-        }
+        done.push(retire(&self.idle, nodes, changing, memory));
         done.into_iter().collect()
     }
+}
+
+/// Takes nodes away that have no job. What is not done within a while is left to the next turns.
+fn retire(
+    idle: &[Idle],
+    nodes: &Nodes<'_>,
+    changing: &Changing<'_>,
+    memory: &mut Memory,
+) -> Result<()> {
+    if idle.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = idle.iter().map(|one| &*one.name).collect();
+    nodes.say(&format!("{}: not needed any more", names.join(", ")));
+    let instances: Vec<String> = idle.iter().map(|one| one.instance.clone()).collect();
+    nodes.tell(&["qmod", "-d"], &instances)?;
+    // A job may have come before.
+    let now = nodes.answers()?;
+    let has_none = |one: &&Idle| now.nodes.get(&one.host).is_some_and(|node| node.jobs.is_empty());
+    let gone: Vec<&Idle> = idle.iter().filter(has_none).collect();
+    let hosts: Vec<&str> = gone.iter().map(|one| &*one.host).collect();
+    nodes.tell(&["qconf", "-ke"], &[hosts.join(",")])?;
+    let began = Instant::now();
+    let mut ended = Vec::new();
+    while ended.len() < gone.len() && began.elapsed() < ENDS_SOON && !nodes.is_over() {
+        thread::sleep(GLANCE);
+        let there = nodes.containers()?;
+        let runs = |name: &str| there.get(name).is_some_and(|one| one.state == "running");
+        ended = gone.iter().map(|one| &*one.name).filter(|name| !runs(name)).collect();
+    }
+    memory.end(&ended);
+    nodes.end(changing, &ended)
 }
 
 /// Starts nodes, each of which has its name and its instance of the queue.
@@ -343,6 +419,6 @@ fn start(
         memory.pause(&service.name);
     }
     // An earlier life may have left marks. It gets no job before it answers.
-    nodes.qmod(&["-e"], &instances)?;
-    nodes.qmod(&["-cq"], &instances)
+    nodes.tell(&["qmod", "-e"], &instances)?;
+    nodes.tell(&["qmod", "-cq"], &instances)
 }

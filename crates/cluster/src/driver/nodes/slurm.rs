@@ -11,7 +11,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use super::{Nodes, REGISTERS};
+use super::Nodes;
 use crate::door::Request;
 use crate::driver::doors::{self, Door};
 use crate::driver::follow::GLANCE;
@@ -25,6 +25,8 @@ use crate::wire::messages::Ended;
 
 /// How often the nodes are compared with the containers.
 const COMPARE: Duration = Duration::from_secs(5);
+/// A node whose container runs registers within so long, or the container is started anew.
+const REGISTERS: Duration = Duration::from_secs(25);
 /// A door that has ended is opened again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
 

@@ -13,6 +13,8 @@ pub(super) const JOB: &str = "#!/bin/sh\nexec mpirun python3 -c 'from mpi4py imp
 
 /// Submits that job to a Slurm, on three nodes.
 pub(super) const SUBMIT: &str = "sbatch -Q -N 3 -n 3 -o met -e err job.sh";
+/// Prints its jobs.
+pub(super) const LIST: &str = "squeue -h";
 
 /// A batch system that starts nodes when jobs need them.
 pub(super) trait Batch {
@@ -20,6 +22,8 @@ pub(super) trait Batch {
     fn jobs(&self) -> &Path;
     /// The command that submits the job.
     fn job(&self) -> &'static str;
+    /// The command that prints the jobs that there are.
+    fn list(&self) -> &'static str;
     /// Runs a command of a shell in that directory.
     fn submit(&self, command: &str) -> Outcome<String>;
     /// How many nodes there are.

@@ -1,6 +1,6 @@
-//! Batch systems whose nodes are containers, Slurm and Grid Engine: a job for which nodes have to be started, the same
-//! with nodes that are there, nodes that go, and many jobs of several sizes. Its peer is a Slurm on
-//! the host whose nodes are started by scripts.
+//! Batch systems whose nodes are containers, Slurm and Grid Engine: a job for which nodes have to be
+//! started, the same with nodes that are there, nodes that go, and many jobs of several sizes. The
+//! peer is a Slurm on the host whose nodes are started by scripts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ const SLURM: System = System {
     kind: "slurm",
     job: super::batch::SUBMIT,
     one: "sbatch -Q -N $nodes -o done-$n --wrap 'srun sleep 0.2 && echo done'",
-    list: "squeue -h",
+    list: super::batch::LIST,
     has_peer: true,
 };
 
@@ -99,6 +99,7 @@ fn times(batch: &dyn Batch, rounds: usize) -> Outcome<Times> {
     let (mut cold, mut warm, mut after) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         cold.push(job(batch)?.0);
+        ended(batch)?;
         let (seconds, met) = job(batch)?;
         warm.push(seconds);
         after.push(gone(batch, met)? - IDLE);
@@ -122,6 +123,18 @@ fn job(batch: &dyn Batch) -> Outcome<(f64, f64)> {
     }
     let errors = fs::read_to_string(batch.jobs().join("err")).unwrap_or_default();
     Err(format!("the job does not run: {errors}"))
+}
+
+/// Waits until no job is there any more, so its nodes are free.
+fn ended(batch: &dyn Batch) -> Outcome {
+    let limit = Instant::now() + LIMIT;
+    while !batch.submit(batch.list())?.trim().is_empty() {
+        if Instant::now() > limit {
+            return Err("jobs are left".to_owned());
+        }
+        std::thread::sleep(GLANCE);
+    }
+    Ok(())
 }
 
 /// Seconds from a moment until no node is left.
@@ -151,6 +164,10 @@ impl Batch for Farm<'_> {
 
     fn job(&self) -> &'static str {
         self.system.job
+    }
+
+    fn list(&self) -> &'static str {
+        self.system.list
     }
 
     /// In the front-end.

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use testkit::trees;
 
-use super::{NETWORKS, alone, free_port, get, import_made};
+use super::by_hand::ByHand;
+use super::{NETWORKS, alone, beside, free_port, get, import_made};
 use crate::bench::net::place::Running;
 use crate::bench::places::as_measured;
 use crate::bench::{Bench, Line, median};
-use crate::shell::{Outcome, read};
+use crate::shell::{Outcome, has, read};
 
 const IMAGE: &str = "localhost/bench/grow:1";
 /// Seconds until a further container answers, and without an answer when a balancer is killed.
@@ -40,16 +41,33 @@ pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     if !import_made(bench, "grow", trees::servers(), IMAGE)? {
         return Ok(Vec::new());
     }
+    let by_hand = by_hand(bench).inspect_err(|why| {
+        println!("SKIP bench cluster grow, Podman and HAProxy by hand: {why}");
+    });
+    let by_hand = by_hand.ok();
     let mut lines = Vec::new();
     for (network, words) in NETWORKS {
         let site = Site::start(bench, words)?;
-        let measured = site.measure(network);
+        let measured = site.measure(network, by_hand);
         bench.coracle(&["cluster", "down", "grow"])?;
         lines.extend(measured?);
     }
     lines.push(pair(bench)?);
     lines.push(requests(bench)?);
     Ok(lines)
+}
+
+/// Seconds until a further container answers that Podman has started.
+fn by_hand(bench: &Bench) -> Outcome<f64> {
+    for program in ["podman", "runc", "haproxy"] {
+        if !has(program) {
+            return Err(format!("{program} is not installed"));
+        }
+    }
+    let tree = trees::servers().map_err(|skip| skip.0)?;
+    let started = ByHand::start(bench, &tree.display().to_string())?;
+    let all: Outcome<Vec<f64>> = (0..bench.rounds).map(|_| started.further()).collect();
+    all.map(median)
 }
 
 /// Asks by the service's name for so many seconds; prints for how long nobody answered.
@@ -137,7 +155,7 @@ impl<'b> Site<'b> {
         Ok(Self { bench, file, port })
     }
 
-    fn measure(&self, network: &str) -> Outcome<Vec<Line>> {
+    fn measure(&self, network: &str, by_hand: Option<f64>) -> Outcome<Vec<Line>> {
         let (mut new, mut killed) = (Vec::new(), Vec::new());
         for _ in 0..self.bench.rounds {
             new.push(self.further()?);
@@ -145,14 +163,10 @@ impl<'b> Site<'b> {
         }
         let text = |seconds: f64| format!("{:.0} ms", seconds * 1000.0);
         let [new, killed] = [new, killed].map(median);
+        let what = format!("`scale` until a new nginx answers behind HAProxy, {network}");
+        let line = alone(&what, text(new), new, AIM_NEW, "s");
         Ok(vec![
-            alone(
-                &format!("`scale` until a new nginx answers behind HAProxy, {network}"),
-                text(new),
-                new,
-                AIM_NEW,
-                "s",
-            ),
+            beside(line, "Podman and HAProxy by hand", by_hand.map(text)),
             alone("HAProxy killed: without an answer", text(killed), killed, AIM_KILLED, "s"),
         ])
     }

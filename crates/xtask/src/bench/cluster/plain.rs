@@ -15,7 +15,7 @@ use std::time::Duration;
 use testkit::command::until;
 use testkit::skip::need_program;
 
-use super::batch::{Batch, IDLE, JOB, NODES, SUBMIT};
+use super::batch::{Batch, IDLE, JOB, LIST, NODES, SUBMIT};
 use super::free_ports;
 use crate::bench::Bench;
 use crate::bench::net::place::{Running, own, run, words};
@@ -184,6 +184,10 @@ impl Batch for Plain<'_> {
 
     fn job(&self) -> &'static str {
         SUBMIT
+    }
+
+    fn list(&self) -> &'static str {
+        LIST
     }
 
     fn submit(&self, command: &str) -> Outcome<String> {
