@@ -369,8 +369,8 @@ pub fn end(setting: &Setting, cluster: &str, forget: bool) -> Result<usize> {
 }
 
 impl Cluster {
-    /// Ends the cluster over the same streams. Where one was lost all hosts are reached anew: it may
-    /// be back.
+    /// Ends the cluster over the same streams. Where one was lost all hosts are reached anew: it
+    /// may be back.
     ///
     /// # Errors
     /// As [`end`].

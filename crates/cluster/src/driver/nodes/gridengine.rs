@@ -1,7 +1,7 @@
 //! The nodes of a Grid Engine.
 //!
 //! It asks for none: what it says of its jobs and nodes is read again and again, and compared with
-//! the containers. A node is taken away in three turns: first it gets no new job, and if it has none
+//! the containers. A node is taken away step by step: first it gets no new job, and if it has none
 //! then, its daemon is ended by the controller, and the container after it. So no job comes in
 //! between, and the controller takes leave of the node: one that it has not taken leave of is not
 //! known to it when it comes again.

@@ -1,5 +1,5 @@
-//! What `cluster scale` does, by hand: Podman starts a container, and HAProxy on the host gets it at
-//! its admin socket.
+//! What `cluster scale` does, by hand: Podman starts a container, and HAProxy on the host gets it
+//! at its admin socket.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -1,6 +1,6 @@
-//! Batch systems whose nodes are containers, Slurm and Grid Engine: a job for which nodes have to be
-//! started, the same with nodes that are there, nodes that go, and many jobs of several sizes. The
-//! peer is a Slurm on the host whose nodes are started by scripts.
+//! Batch systems whose nodes are containers, Slurm and Grid Engine: a job for which nodes have to
+//! be started, the same with nodes that are there, nodes that go, and many jobs of several sizes.
+//! The peer is a Slurm on the host whose nodes are started by scripts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
