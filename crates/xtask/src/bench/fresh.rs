@@ -19,7 +19,8 @@ const MODES: &[&str] = &["N1", "I1"];
 pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     let many = names::many(bench)?;
     let mut peers = Vec::new();
-    let podman = if has("podman") && has("runc") { Some(Podman::new(bench)?) } else { None };
+    let podman =
+        if has("podman") && has("runc") { Some(Podman::new(bench, &bench.user)?) } else { None };
     if let Some(podman) = &podman {
         let words = run_by_podman(podman, &many)?;
         peers.push(("podman run --rm, overlay and runc", words, COUNT));
@@ -86,7 +87,7 @@ fn compare(
 
 /// The words that run the program by podman, with the image in its store. It shares the host's
 /// network as Coracle does.
-fn run_by_podman(podman: &Podman<'_>, many: &Names) -> Outcome<Vec<String>> {
+fn run_by_podman(podman: &Podman, many: &Names) -> Outcome<Vec<String>> {
     let id = podman.run(&["pull", "-q", &format!("oci:{}", many.layout.display())])?;
     let image = id.lines().last().unwrap_or_default().trim().to_owned();
     let words = ["run", "--rm", "--network=host"].map(str::to_owned);

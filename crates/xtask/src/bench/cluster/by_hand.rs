@@ -7,6 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use testkit::users;
+
 use super::{free_port, get};
 use crate::bench::Bench;
 use crate::bench::net::place::Running;
@@ -24,19 +26,21 @@ const LIMIT: Duration = Duration::from_mins(1);
 const GLANCE: Duration = Duration::from_millis(2);
 
 /// A container behind a balancer, to which a second one can be added.
-pub(super) struct ByHand<'b> {
-    podman: Podman<'b>,
+pub(super) struct ByHand {
+    podman: Podman,
     admin: PathBuf,
     port: u16,
     second: u16,
     _balancer: Running,
 }
 
-impl<'b> ByHand<'b> {
+impl ByHand {
     /// Starts both; `tree` is that of the image.
-    pub(super) fn start(bench: &'b Bench, tree: &str) -> Outcome<Self> {
+    pub(super) fn start(bench: &Bench, tree: &str) -> Outcome<Self> {
         let text = |error: std::io::Error| error.to_string();
-        let podman = Podman::new(bench)?;
+        let user = users::all().into_iter().find(|user| user.range);
+        let user = user.ok_or("Podman needs subordinate ids, and no user has some")?;
+        let podman = Podman::new(bench, &user)?;
         podman.run(&["import", "-q", tree, IMAGE])?;
         let [first, second, port] = [free_port()?, free_port()?, free_port()?];
         let owner = Some((bench.user.uid, bench.user.gid));
