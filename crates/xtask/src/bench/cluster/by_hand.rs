@@ -49,7 +49,8 @@ impl ByHand {
         let file = format!(
             "global\n stats socket {} level admin\ndefaults\n mode http\n timeout connect 2s\n \
              timeout client 10s\n timeout server 10s\nlisten web\n bind 127.0.0.1:{port}\n \
-             balance leastconn\n option httpchk\n server web-1 127.0.0.1:{first} {CHECK}\n",
+             balance leastconn\n option httpchk\n \
+             http-check send meth GET uri /\n server web-1 127.0.0.1:{first} {CHECK}\n",
             admin.display()
         );
         fs::write(at.join("haproxy.cfg"), file).map_err(text)?;
