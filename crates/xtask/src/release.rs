@@ -48,8 +48,8 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// | 12,205,272 | a Slurm whose nodes are containers |
 /// | 12,263,992 | addresses that move between members and hosts, `keepalived` beside balancers |
 /// | 12,325,112 | volumes by drivers, services and nodes without lost hosts, users of directories |
-/// | 12,429,304 | a Grid Engine whose nodes are containers: 50 kB of its own, `roxmltree` 22 |
-const LARGEST: u64 = 12_450_000;
+/// | 12,441,912 | a Grid Engine whose nodes are containers: 50 kB of its own, `roxmltree` 22 |
+const LARGEST: u64 = 12_460_000;
 
 /// The words for cargo.
 pub(crate) const BUILD: [&str; 6] =
