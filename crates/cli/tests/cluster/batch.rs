@@ -96,14 +96,19 @@ pub(crate) fn follower(lab: &Lab<'_>) -> String {
     found.ok().out().trim().to_owned()
 }
 
-/// Waits until all nodes are gone.
-fn at_rest(lab: &Lab<'_>) {
+/// Waits until there are these containers.
+fn come_to(lab: &Lab<'_>, wanted: &[&str]) {
     let mut last = Vec::new();
     let done = until(LONG, || {
         last = lab.containers();
-        (last == AT_REST).then_some(())
+        (last == wanted).then_some(())
     });
-    assert!(done.is_some(), "{last:?} are left: {}", told(lab));
+    assert!(done.is_some(), "{last:?} are there: {}", told(lab));
+}
+
+/// Waits until all nodes are gone.
+fn at_rest(lab: &Lab<'_>) {
+    come_to(lab, &AT_REST);
 }
 
 /// Jobs bring nodes, by `ssh` as usual; nodes without work go.
@@ -146,14 +151,19 @@ fn farm(lab: &Lab<'_>) -> Outcome {
     Ok(())
 }
 
+/// Submits a job that waits for the file `go`, and one on two nodes that tells their names to the
+/// file `later`; then what says why a job waits.
+struct Speech {
+    waiting: fn(&str) -> String,
+    later: &'static str,
+    why: &'static str,
+}
+
 /// A node that dies, a controller that is replaced, and a lost process that starts nodes: no job is
-/// lost.
-fn mended(lab: &Lab<'_>) -> Outcome {
-    let (image, (port, _)) = (lab.batch()?, port());
-    farm_of(lab, image, port);
-    lab.cluster("up", &["-d"]).ok();
+/// lost. At last there are the containers `left`.
+fn make_good(lab: &Lab<'_>, speech: &Speech, left: &[&str]) {
     let wait = "echo begun >>begun; while [ ! -e go ]; do sleep 0.2; done; echo done >done";
-    front(lab, &format!("sbatch -Q -o job.out --wrap '{wait}'")).ok();
+    front(lab, &(speech.waiting)(wait)).ok();
     let begun = |count: usize| {
         let done = until(LONG, || (written(lab, "begun").lines().count() >= count).then_some(()));
         assert!(done.is_some(), "not begun {count} times: {}", told(lab));
@@ -166,15 +176,28 @@ fn mended(lab: &Lab<'_>) -> Outcome {
 
     // Nobody starts nodes for a while.
     lab.script(&format!("kill -9 {}", follower(lab))).ok();
-    front(lab, "sbatch -Q -N 2 -o later --wrap 'srun hostname'").ok();
+    front(lab, speech.later).ok();
     lab.cluster("up", &["-d"]).ok();
     fs::write(lab.dir.join("jobs/go"), "").expect("a file");
     let done = until(LONG, || {
         let lines = written(lab, "later").lines().count();
         (lines == 2 && written(lab, "done") == "done\n").then_some(())
     });
-    assert!(done.is_some(), "{}: {}", front(lab, "squeue; sinfo -R").out(), told(lab));
-    at_rest(lab);
+    assert!(done.is_some(), "{}: {}", front(lab, speech.why).out(), told(lab));
+    come_to(lab, left);
+}
+
+/// What goes wrong with a Slurm is made good.
+fn mended(lab: &Lab<'_>) -> Outcome {
+    let (image, (port, _)) = (lab.batch()?, port());
+    farm_of(lab, image, port);
+    lab.cluster("up", &["-d"]).ok();
+    let speech = Speech {
+        waiting: |wait| format!("sbatch -Q -o job.out --wrap '{wait}'"),
+        later: "sbatch -Q -N 2 -o later --wrap 'srun hostname'",
+        why: "squeue; sinfo -R",
+    };
+    make_good(lab, &speech, &AT_REST);
     lab.cluster("down", &[]).ok();
     Ok(())
 }
@@ -261,44 +284,20 @@ fn grid(lab: &Lab<'_>) -> Outcome {
     Ok(())
 }
 
-/// What [`mended`] tries, in a Grid Engine whose first node always stays.
+/// The same with a Grid Engine, whose first node always stays.
 fn grid_mended(lab: &Lab<'_>) -> Outcome {
     let (image, (port, _)) = (lab.batch()?, port());
     let table = table_of("gridengine", image, 3);
     farm_with(lab, &table.replace("max = 3", "min = 1, max = 3"), port);
     lab.cluster("up", &["-d"]).ok();
-    let nodes = |count: usize| {
-        let mut last = Vec::new();
-        let done = until(LONG, || {
-            last = lab.containers();
-            (last.len() == AT_REST.len() + count).then_some(())
-        });
-        assert!(done.is_some(), "{last:?}: {}", told(lab));
+    let one = ["farm-compute-1", AT_REST[0], AT_REST[1]];
+    come_to(lab, &one);
+    let speech = Speech {
+        waiting: |wait| format!("echo '{wait}' | qsub -j y -o job.out"),
+        later: "echo 'cat $PE_HOSTFILE' | qsub -pe mpi 2 -j y -o later",
+        why: "qstat -f",
     };
-    nodes(1);
-    let wait = "echo begun >>begun; while [ ! -e go ]; do sleep 0.2; done; echo done >done";
-    front(lab, &format!("echo '{wait}' | qsub -j y -o job.out")).ok();
-    let begun = |count: usize| {
-        let done = until(LONG, || (written(lab, "begun").lines().count() >= count).then_some(()));
-        assert!(done.is_some(), "not begun {count} times: {}", told(lab));
-    };
-    begun(1);
-    lab.cluster("replace", &["control"]).ok();
-    let pid = lab.run(&["inspect", "--format", "{{.State.Pid}}", "farm-compute-1"]).ok().out();
-    lab.script(&format!("kill -9 {pid}")).ok();
-    begun(2);
-
-    // Nobody starts nodes for a while.
-    lab.script(&format!("kill -9 {}", follower(lab))).ok();
-    front(lab, "echo 'cat $PE_HOSTFILE' | qsub -pe mpi 2 -j y -o later").ok();
-    lab.cluster("up", &["-d"]).ok();
-    fs::write(lab.dir.join("jobs/go"), "").expect("a file");
-    let done = until(LONG, || {
-        let lines = written(lab, "later").lines().count();
-        (lines == 2 && written(lab, "done") == "done\n").then_some(())
-    });
-    assert!(done.is_some(), "{}: {}", front(lab, "qstat -f").out(), told(lab));
-    nodes(1);
+    make_good(lab, &speech, &one);
     lab.cluster("down", &[]).ok();
     Ok(())
 }

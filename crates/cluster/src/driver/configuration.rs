@@ -37,19 +37,16 @@ pub(super) fn configure(
         return Err(Error::new(fact).with_hint("a batch system knows its user by the id"));
     }
     let logins = ("authorized_keys", 0o600, logins(setting));
-    let (directory, mut files): (fn(&Site) -> String, Vec<File>) = match batch.kind {
-        BatchKind::Slurm => {
-            (Site::slurm, slurm(spec, batch, sites, (setting, kept, hosts.driver()))?)
-        }
+    let mut files = match batch.kind {
+        BatchKind::Slurm => slurm(spec, batch, sites, (setting, kept, hosts.driver()))?,
         BatchKind::GridEngine => {
             let files = plan::gridengine::files(spec, sites).into_iter();
-            let files = files.map(|(name, text)| (name, 0o644, text.into_bytes()));
-            (Site::gridengine, files.collect())
+            files.map(|(name, text)| (name, 0o644, text.into_bytes())).collect()
         }
     };
     files.push(logins);
     let put = |host: &dyn Host| {
-        let directory = PathBuf::from(directory(site_of(sites, host)));
+        let directory = PathBuf::from(site_of(sites, host).batch(batch.kind));
         let put = |(name, mode, bytes): &File| host.put(&directory.join(name), *mode, bytes);
         files.iter().try_for_each(put)
     };

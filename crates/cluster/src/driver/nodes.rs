@@ -108,23 +108,23 @@ impl<'a> Nodes<'a> {
         Ok(all.map(|one| (short(&one), one)).collect())
     }
 
-    /// Starts the containers of nodes. Returns those that run now, and why others do not.
-    fn start<'n>(&self, changing: &Changing<'_>, names: &[&'n str]) -> Result<Started<'n>> {
+    /// Starts the containers of nodes. Returns the names of those that did not start.
+    fn start(&self, changing: &Changing<'_>, names: &[&str]) -> Result<Vec<String>> {
         let began = Instant::now();
-        let mut started = Started { run: names.to_vec(), failed: Vec::new() };
+        let (mut started, mut failed) = (names.to_vec(), Vec::new());
         for (service, numbers) in self.by_service(names) {
             for (number, error) in changing.start(service, &numbers)? {
                 let name = format!("{}-{number}", service.name);
-                started.run.retain(|other| *other != name);
+                started.retain(|other| *other != name);
                 self.say(&format!("{name}: not started: {error}"));
-                started.failed.push(name);
+                failed.push(name);
             }
         }
-        if !started.run.is_empty() {
+        if !started.is_empty() {
             let time = units::spell_since(began);
-            self.say(&format!("{}: started after {time}", started.run.join(", ")));
+            self.say(&format!("{}: started after {time}", started.join(", ")));
         }
-        Ok(started)
+        Ok(failed)
     }
 
     /// Ends the containers of nodes, if they are there.
@@ -169,19 +169,5 @@ impl<'a> Nodes<'a> {
     /// Nodes are about to begin anew: nothing of them has lasted.
     fn forget(&self, names: &[&str]) {
         lock(&self.since).retain(|name, _| !names.contains(&&**name));
-    }
-}
-
-/// What has become of nodes that were to be started.
-struct Started<'n> {
-    /// Those whose containers run.
-    run: Vec<&'n str>,
-    /// The others.
-    failed: Vec<String>,
-}
-
-impl Started<'_> {
-    fn failed(&self) -> Vec<&str> {
-        self.failed.iter().map(|name| &**name).collect()
     }
 }

@@ -1,38 +1,19 @@
-//! What containers of a Grid Engine have that those of other services have not.
+//! What containers of a Grid Engine have that those of other batch systems have not.
 
-use super::{Site, pair, processors};
+use super::parts::Own;
+use super::{Site, processors};
 use crate::gridengine::{
     CELL, CELL_FILE, CONFIGURATION, CONTROL, CONTROL_FILE, MASTER_FILE, NODES_FILE, STATE,
     SUBMIT_FILE, variables,
 };
-use crate::parts::{self, Part};
+use crate::parts;
 use crate::plan;
 use crate::spec::{Compute, Spec};
 
-impl Site {
-    /// The path of the directory with Grid Engine's configuration.
-    pub(crate) fn gridengine(&self) -> String {
-        format!("{}/gridengine", self.kept)
-    }
-}
-
-/// Options of `run`.
-pub(super) fn options(site: &Site, part: Part) -> Vec<String> {
-    let mut words = pair("-v", &format!("{}:{CONFIGURATION}:ro", site.gridengine())).to_vec();
-    words.extend(variables().iter().flat_map(|variable| pair("-e", variable)));
-    // It starts jobs as itself alone, and knows users by the names that the host has for them.
-    words.extend(pair("--user", &site.user));
-    words.push("--hostauth".to_owned());
-    let state = match part {
-        Part::Control => Some("gridengine-control"),
-        Part::Front => Some("gridengine-front"),
-        Part::Compute => None,
-    };
-    words
-        .extend(state.iter().flat_map(|name| pair("-v", &format!("{}/{name}:{STATE}", site.kept))));
-    // What the image starts by itself is not what is wanted here.
-    words.extend(pair("--entrypoint", "/bin/sh"));
-    words
+/// What its containers have.
+pub(super) fn own() -> Own {
+    let variables = variables().to_vec();
+    Own { configuration: CONFIGURATION, state: STATE, variables, mounts: Vec::new() }
 }
 
 /// The files of its configuration for a cluster on these hosts, of which there is at least one: the

@@ -10,6 +10,7 @@ mod files;
 mod found;
 pub(crate) mod gridengine;
 pub(crate) mod images;
+mod parts;
 mod ranks;
 pub(crate) mod sbatch;
 mod sites;
@@ -590,10 +591,13 @@ fn start(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
     }
     words.extend(service.user.iter().flat_map(|user| pair("--user", user)));
     words.extend(service.directory.iter().flat_map(|path| pair("--workdir", path)));
-    words.extend(part.iter().flat_map(|(part, kind)| match kind {
-        BatchKind::Slurm => slurm::options(site, *part),
-        BatchKind::GridEngine => gridengine::options(site, *part),
-    }));
+    if let Some((part, kind)) = part {
+        let own = match kind {
+            BatchKind::Slurm => slurm::own(site, part),
+            BatchKind::GridEngine => gridengine::own(),
+        };
+        words.extend(parts::options(site, kind, part, &own));
+    }
     words.push(image_name(spec, service.image.as_ref()));
     words.extend(service.command.iter().cloned());
     Step { host: site.host.clone(), act: Act::Start { container, words } }

@@ -29,6 +29,17 @@ pub enum BatchKind {
 }
 
 impl BatchKind {
+    /// Both.
+    const ALL: [Self; 2] = [Self::Slurm, Self::GridEngine];
+
+    /// Its word in a cluster file, and the name of its directory in the cluster's.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Slurm => "slurm",
+            Self::GridEngine => "gridengine",
+        }
+    }
+
     /// Its name in sentences.
     pub const fn title(self) -> &'static str {
         match self {
@@ -108,7 +119,7 @@ pub(super) fn read(top: &Table<'_>) -> Result<Option<(Batch, Vec<Service>)>> {
     const HINT: &str = "a batch system has kind, front, control and compute";
     let keys = ["kind", "front", "control", "compute", "volume", "publish"];
     let Some(table) = top.table("batch", &keys)? else { return Ok(None) };
-    let kinds = [("slurm", BatchKind::Slurm), ("gridengine", BatchKind::GridEngine)];
+    let kinds = BatchKind::ALL.map(|kind| (kind.word(), kind));
     let kind = table.need("kind", HINT)?.one_of(&kinds)?;
     let all = table.need("compute", HINT)?;
     let all = if all.is_table() { vec![all] } else { all.array()? };

@@ -34,7 +34,7 @@ pub(crate) fn table(lines: &[Line]) -> Table {
 /// Whether the aim is met, else by how much it is missed.
 fn verdict(value: f64, aim: f64) -> String {
     if aim == 0.0 {
-        // There is no ratio to nothing.
+        // A ratio to 0 is not defined.
         return if value > 0.0 { format!("**missed** by {value:.0}") } else { "met".to_owned() };
     }
     match (value / aim - 1.0) * 100.0 {

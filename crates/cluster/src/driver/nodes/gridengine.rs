@@ -147,6 +147,10 @@ impl Known<'_> {
         format!("{}@{}", self.kind.name, self.host)
     }
 
+    fn names(&self) -> Names {
+        Names { name: self.name.clone(), host: self.host.clone(), instance: self.instance() }
+    }
+
     /// Whether a job could have been put on it, or still is, though nothing runs there.
     fn is_dead(&self) -> bool {
         let runs = matches!(self.standing, Standing::Ready | Standing::Coming | Standing::Leaving);
@@ -255,19 +259,20 @@ impl Nodes<'_> {
     }
 }
 
-/// A node that had no job for a while.
-struct Idle {
+/// The names that a node has.
+struct Names {
+    /// In the cluster, and for Grid Engine.
     name: String,
     host: String,
-    /// Its instance of the queue.
+    /// That of its instance of the queue.
     instance: String,
 }
 
 /// Nodes whose containers are not what they should be.
 #[derive(Default)]
 struct Found {
-    /// Wanted, without a container, and their instances of queues.
-    wanted: Vec<(String, String)>,
+    /// Wanted, without a container.
+    wanted: Vec<Names>,
     /// They run, and do not register.
     silent: Vec<String>,
     /// They get no new job, and have none: their daemons are to end. These are hosts.
@@ -275,7 +280,7 @@ struct Found {
     /// Their containers are to end.
     gone: Vec<String>,
     /// They had no job for so long that they go.
-    idle: Vec<Idle>,
+    idle: Vec<Names>,
     /// Nothing runs there any more. These are instances of queues.
     dead: Vec<String>,
     /// Jobs that such nodes had.
@@ -298,10 +303,7 @@ impl Found {
         let has_lasted = nodes.has_lasted(&one.name, lasts);
         let mut is_dead = one.is_dead();
         match one.standing {
-            Standing::Ready if has_lasted => {
-                let (name, host, instance) = (one.name.clone(), one.host.clone(), one.instance());
-                self.idle.push(Idle { name, host, instance });
-            }
+            Standing::Ready if has_lasted => self.idle.push(one.names()),
             Standing::Coming if has_lasted => {
                 is_dead = true;
                 self.failed.push(one.kind.name.clone());
@@ -312,7 +314,7 @@ impl Found {
                 self.leaving.push(one.host.clone());
             }
             Standing::Off if is_wanted && memory.may_start(one) => {
-                self.wanted.push((one.name.clone(), one.instance()));
+                self.wanted.push(one.names());
             }
             Standing::Ended if one.state.is_disabled() => self.gone.push(one.name.clone()),
             Standing::Ended => {
@@ -371,7 +373,7 @@ impl Found {
 
 /// Takes nodes away that have no job. What is not done within a while is left to the next turns.
 fn retire(
-    idle: &[Idle],
+    idle: &[Names],
     nodes: &Nodes<'_>,
     changing: &Changing<'_>,
     memory: &mut Memory,
@@ -385,8 +387,8 @@ fn retire(
     nodes.tell(&["qmod", "-d"], &instances)?;
     // A job may have come before.
     let now = nodes.answers()?;
-    let has_none = |one: &&Idle| now.nodes.get(&one.host).is_some_and(|node| node.jobs.is_empty());
-    let gone: Vec<&Idle> = idle.iter().filter(has_none).collect();
+    let has_none = |one: &&Names| now.nodes.get(&one.host).is_some_and(|node| node.jobs.is_empty());
+    let gone: Vec<&Names> = idle.iter().filter(has_none).collect();
     let hosts: Vec<&str> = gone.iter().map(|one| &*one.host).collect();
     nodes.tell(&["qconf", "-ke"], &[hosts.join(",")])?;
     let began = Instant::now();
@@ -401,9 +403,9 @@ fn retire(
     nodes.end(changing, &ended)
 }
 
-/// Starts nodes, each of which has its name and its instance of the queue.
+/// Starts nodes.
 fn start(
-    wanted: &[(String, String)],
+    wanted: &[Names],
     nodes: &Nodes<'_>,
     changing: &Changing<'_>,
     memory: &mut Memory,
@@ -411,11 +413,12 @@ fn start(
     if wanted.is_empty() {
         return Ok(());
     }
-    let (names, instances): (Vec<&str>, Vec<String>) =
-        wanted.iter().map(|(name, own)| (&**name, own.clone())).unzip();
+    let names: Vec<&str> = wanted.iter().map(|one| &*one.name).collect();
+    let instances: Vec<String> = wanted.iter().map(|one| one.instance.clone()).collect();
     nodes.say(&format!("{}: wanted", names.join(", ")));
-    let started = nodes.start(changing, &names)?;
-    for (service, _) in nodes.by_service(&started.failed()) {
+    let failed = nodes.start(changing, &names)?;
+    let failed: Vec<&str> = failed.iter().map(|name| &**name).collect();
+    for (service, _) in nodes.by_service(&failed) {
         memory.pause(&service.name);
     }
     // An earlier life may have left marks. It gets no job before it answers.

@@ -132,8 +132,8 @@ impl Nodes<'_> {
             self.say(&format!("{}: not started: the host is lost", lost.join(", ")));
             told = self.set_down(&lost, "its host is lost");
         }
-        let started = self.start(changing, &names)?;
-        let failed = started.failed();
+        let failed = self.start(changing, &names)?;
+        let failed: Vec<&str> = failed.iter().map(|name| &**name).collect();
         if !failed.is_empty() {
             told = told.and(self.set_down(&failed, "its container was not started"));
         }
