@@ -2,7 +2,8 @@
 //! `doctor`.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -89,4 +90,18 @@ fn a_directory_that_is_yet_to_be_a_store_stays_empty() {
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
     printed(home.path(), &["create", "hello"]);
     assert!(place.join("store.json").exists());
+}
+
+/// A trial ends one of the guest's processes by a signal. Where the trial itself is ended before
+/// that, the process ends too: it keeps nothing that it was given, such as the lock of a cluster.
+#[test]
+fn a_process_of_a_trial_ends_with_it() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
+    command.args([engine::engines::inprocess::probe::WORD, "wait"]).stdin(Stdio::piped());
+    let mut waiting = command.spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(waiting.try_wait().unwrap(), None, "it waits for a signal");
+    drop(waiting.stdin.take());
+    let ended = testkit::command::until(Duration::from_secs(30), || waiting.try_wait().unwrap());
+    assert_eq!(ended.and_then(|status| status.code()), Some(1));
 }

@@ -257,8 +257,15 @@ impl Lab<'_> {
 
     /// Removes what a failed case has left, so that it does not fail the next ones.
     fn sweep(&self) {
-        for name in self.kept() {
-            self.run(&["cluster", "down", &name]);
+        // A process that was left may hold the cluster's lock for a while.
+        for _ in 0..6 {
+            let kept = self.kept();
+            if kept.is_empty() {
+                break;
+            }
+            for name in kept {
+                self.run(&["cluster", "down", &name]);
+            }
         }
         let names = self.containers();
         if !names.is_empty() {

@@ -14,10 +14,11 @@ use crate::plan::{Groups, Process, Seccomp};
 use crate::processes;
 use host::Trial;
 use rustix::process::{Pid, Resource};
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use sys::probe::{Child, Ended};
 use view::Task;
@@ -166,7 +167,8 @@ pub fn be_guest(words: &[&str]) -> u8 {
     match words {
         [CHILD] => u8::from(!looks_right()),
         [WAIT] => {
-            std::thread::sleep(Duration::from_mins(1));
+            // Its parent may be ended meanwhile: then nobody ends it, and it keeps what it holds.
+            let _ = std::io::stdin().read(&mut [0]);
             1
         }
         _ => steps(),
@@ -203,7 +205,7 @@ fn steps() -> u8 {
     if !threads.into_iter().all(|thread| thread.join().unwrap_or(false)) {
         return 2;
     }
-    let Ok(mut waiting) = child(WAIT).spawn() else { return 3 };
+    let Ok(mut waiting) = child(WAIT).stdin(Stdio::piped()).spawn() else { return 3 };
     let killed =
         waiting.kill().is_ok() && waiting.wait().is_ok_and(|status| status.signal() == Some(9));
     if !killed {
