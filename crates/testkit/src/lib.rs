@@ -13,6 +13,7 @@
 //! - [`fingerprint`]: what a program could change of a tree, to compare it;
 //! - [`guest`]: a static program that prints facts from inside a container;
 //! - [`nss`]: checks that no library of the host is loaded;
+//! - [`gateway`]: a cluster file with six services;
 //! - [`debian`], [`trees`], [`big`]: trees of a real distribution, and a big generated image for
 //!   measurements;
 //! - [`tools`]: other projects' test programs, built for the suites; [`runtimes`]: the Go, Java and
@@ -29,6 +30,7 @@ pub mod disk;
 pub mod docker_registry;
 pub mod fence;
 pub mod fingerprint;
+pub mod gateway;
 pub mod guest;
 pub mod harness;
 pub mod hosts;

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use testkit::command::until;
+use testkit::gateway;
 use testkit::skip::Outcome;
 
 use crate::batch::{follower, front, table, told_of, written};
@@ -13,7 +14,7 @@ use crate::world::Lab;
 /// A case that needs images of servers.
 type Case = (&'static str, fn(&Lab<'_>) -> Outcome);
 
-pub(crate) const CASES: &[Case] = &[("gateway", gateway), ("elastic", elastic)];
+pub(crate) const CASES: &[Case] = &[("gateway", six), ("elastic", elastic)];
 
 const LONG: Duration = Duration::from_mins(2);
 /// How long the random load lasts, unless `CORACLE_TEST_MINUTES` says so.
@@ -22,72 +23,17 @@ const SECONDS: u64 = 12;
 const GROWTH_KIB: u64 = 16 << 10;
 const FILES_MORE: u64 = 16;
 
-/// A database, an administrator's page that asks it, and four tools.
-const SIX: &str = r#"
-name = "gateway"
-image = "IMAGE"
-
-[service.db]
-user = "postgres"
-volume = ["./settings:/settings:ro"]
-command = """
-cd /var/lib/postgresql/15
-exec /usr/lib/postgresql/15/bin/postgres -D main -c config_file=/etc/postgresql/15/main/postgresql.conf -c hba_file=/settings/hba -c 'listen_addresses=*' -c unix_socket_directories=/tmp -c ssl=off"""
-ready = { tcp = 5432 }
-
-[service.admin]
-after = ["db"]
-publish = ["127.0.0.1:ADMIN:8080"]
-ready = { tcp = 8080 }
-command = ["python3", "-c", '''
-import http.server, subprocess
-class Page(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def log_message(self, *words): pass
-    def do_GET(self):
-        ask = ["psql", "-h", "db", "-U", "postgres", "-Atc", "select version()"]
-        answer = subprocess.run(ask, capture_output=True)
-        text = answer.stdout + answer.stderr
-        self.send_response(500 if answer.returncode else 200)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-http.server.ThreadingHTTPServer(("", 8080), Page).serve_forever()
-''']
-
-[service.cache]
-after = ["db"]
-command = ["redis-server", "--protected-mode", "no", "--save", ""]
-ready = { tcp = 6379 }
-
-[service.files]
-volume = ["./pages:/pages:ro"]
-publish = ["127.0.0.1:FILES:8000"]
-command = ["python3", "-m", "http.server", "-d", "/pages", "8000"]
-ready = { tcp = 8000 }
-
-[service.web]
-publish = ["127.0.0.1:WEB:80"]
-command = ["nginx", "-g", "daemon off;"]
-ready = { tcp = 80 }
-
-[service.meter]
-command = ["iperf3", "-s"]
-ready = { tcp = 5201 }
-"#;
-
 /// One of six services is replaced while others are asked, and they do not notice.
-fn gateway(lab: &Lab<'_>) -> Outcome {
+fn six(lab: &Lab<'_>) -> Outcome {
     let image = lab.servers()?;
-    let [admin, files, web] = [free_port(), free_port(), free_port()];
-    for (name, text) in [("settings/hba", "host all all 0.0.0.0/0 trust\n"), ("pages/a", "first\n")]
-    {
+    let (admin, web) = (free_port(), free_port());
+    let ports = gateway::Ports { admin, files: free_port(), web };
+    for (name, text) in gateway::FILES {
         let path = lab.dir.join(name);
         lab.world.person.dir(&path.parent().unwrap_or(&lab.dir).display().to_string());
         lab.world.person.file(&path, text);
     }
-    let text = SIX.replace("IMAGE", image).replace("ADMIN", &admin.to_string());
-    lab.file(&text.replace("FILES", &files.to_string()).replace("WEB", &web.to_string()));
+    lab.file(&gateway::file(image, "", &ports));
     lab.cluster("up", &["-d"]).ok();
     assert_eq!(lab.containers().len(), 6);
     let container = || lab.run(&["inspect", "--format", "{{.Id}}", "gateway-files-1"]).ok().out();

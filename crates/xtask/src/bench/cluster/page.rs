@@ -5,6 +5,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use testkit::gateway::{self, Ports};
 use testkit::trees;
 
 use super::{NETWORKS, alone, fact, free_port, get, import_made};
@@ -17,55 +18,6 @@ const IMAGE: &str = "localhost/bench/six:1";
 const AIM: f64 = 3.0;
 /// It has failed after so long.
 const LIMIT: Duration = Duration::from_mins(2);
-const FILE: &str = r#"
-name = "six"
-image = "IMAGE"
-NETWORK
-
-[service.db]
-user = "postgres"
-command = """
-echo 'host all all 0.0.0.0/0 trust' > /tmp/hba
-cd /var/lib/postgresql/15
-exec /usr/lib/postgresql/15/bin/postgres -D main -c config_file=/etc/postgresql/15/main/postgresql.conf -c hba_file=/tmp/hba -c 'listen_addresses=*' -c unix_socket_directories=/tmp -c ssl=off"""
-ready = { tcp = 5432 }
-
-[service.admin]
-after = ["db"]
-publish = ["127.0.0.1:PORT:8080"]
-ready = { tcp = 8080 }
-command = ["python3", "-c", '''
-import http.server, subprocess
-class Page(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        ask = ["psql", "-h", "db", "-U", "postgres", "-Atc", "select version()"]
-        answer = subprocess.run(ask, capture_output=True)
-        self.send_response(500 if answer.returncode else 200)
-        self.end_headers()
-        self.wfile.write(answer.stdout)
-http.server.HTTPServer(("", 8080), Page).serve_forever()
-''']
-
-[service.cache]
-after = ["db"]
-command = ["redis-server", "--protected-mode", "no", "--save", ""]
-ready = { tcp = 6379 }
-
-[service.files]
-after = ["db"]
-command = ["python3", "-m", "http.server", "-d", "/usr/share/doc", "8000"]
-ready = { tcp = 8000 }
-
-[service.web]
-after = ["db"]
-command = ["nginx", "-g", "daemon off;"]
-ready = { tcp = 80 }
-
-[service.meter]
-after = ["db"]
-command = ["iperf3", "-s"]
-ready = { tcp = 5201 }
-"#;
 
 pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     if !import_made(bench, "page", trees::servers(), IMAGE)? {
@@ -79,15 +31,19 @@ pub(super) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
 }
 
 fn pages(bench: &Bench, network: &str, words: &str) -> Outcome<Vec<Line>> {
-    let port = free_port()?;
-    let text = FILE.replace("IMAGE", IMAGE).replace("NETWORK", words);
-    let text = text.replace("PORT", &port.to_string());
-    let file = bench.scratch.path().join("six.toml");
-    fs::write(&file, text).map_err(|error| error.to_string())?;
-    let file = file.display().to_string();
+    let ports = Ports { admin: free_port()?, files: free_port()?, web: free_port()? };
+    let file = gateway::file(IMAGE, words, &ports);
+    let place = bench.scratch.path();
+    for (name, text) in [("gateway.toml", &*file)].into_iter().chain(gateway::FILES) {
+        let path = place.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(place))
+            .and_then(|()| fs::write(&path, text))
+            .map_err(|error| error.to_string())?;
+    }
+    let file = place.join("gateway.toml").display().to_string();
     let (mut first, mut pages, mut all) = (f64::NAN, Vec::new(), Vec::new());
     for round in 0..=bench.rounds {
-        let (page, ready) = once(bench, &file, port)?;
+        let (page, ready) = once(bench, &file, ports.admin)?;
         if round == 0 {
             first = page;
         } else {
@@ -131,6 +87,6 @@ fn once(bench: &Bench, file: &str, port: u16) -> Outcome<(f64, f64)> {
         (page, up.join())
     });
     let up = up.map_err(|_| "a thread has ended".to_owned())?;
-    bench.coracle(&["cluster", "down", "six"])?;
+    bench.coracle(&["cluster", "down", "gateway"])?;
     Ok((page.ok_or_else(|| format!("no page came: {up:?}"))?, up?))
 }
