@@ -17,6 +17,9 @@ const SUSPEND_TIMEOUT: u32 = 5;
 const CREDENTIAL: u32 = 20;
 /// A node that is silent for so many seconds is down, and its jobs are put into the queue again.
 const SILENCE: u32 = 30;
+/// Jobs that come are looked at once a second, as often as the controller's main loop goes round.
+/// By default they wait up to three seconds for more to come.
+const SCHEDULER: &str = "sched_interval=1,bf_interval=1,batch_sched_delay=0";
 
 /// The configuration of a cluster's Slurm on these hosts, of which there is at least one.
 pub(crate) fn conf(cluster: &str, batch: &Batch, sites: &[Site]) -> String {
@@ -47,7 +50,7 @@ pub(crate) fn conf(cluster: &str, batch: &Batch, sites: &[Site]) -> String {
          SelectType=select/cons_tres\n\
          SelectTypeParameters=CR_CPU\n\
          SchedulerType=sched/backfill\n\
-         SchedulerParameters=sched_interval=2,bf_interval=5\n\
+         SchedulerParameters={SCHEDULER}\n\
          JobRequeue=1\n\
          ReturnToService=2\n\
          SlurmdTimeout={SILENCE}\n\

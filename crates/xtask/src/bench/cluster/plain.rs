@@ -48,7 +48,7 @@ JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerType=sched/backfill
-SchedulerParameters=sched_interval=2,bf_interval=5
+SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
 ReturnToService=2
 SlurmdTimeout=30
 SlurmdParameters=config_overrides
