@@ -20,6 +20,7 @@ type Case = (&'static str, fn(&Lab<'_>) -> Outcome);
 pub(crate) const CASES: &[Case] = &[
     ("balanced", balanced),
     ("busy", busy),
+    ("held", held),
     ("killed", killed),
     ("pair", pair),
     ("replaced", replaced),
@@ -336,6 +337,41 @@ fn busy(lab: &Lab<'_>) -> Outcome {
     let answered = under_load(port, Duration::ZERO, || std::thread::sleep(Duration::from_secs(3)));
     // The limit is what makes them wait.
     assert!(answered < 40, "{answered} requests");
+    lab.cluster("down", &[]).ok();
+    Ok(())
+}
+
+/// A client that never ends what it is at does not keep a container for ever: its connection is
+/// closed after `drain`, and one at another container goes on.
+fn held(lab: &Lab<'_>) -> Outcome {
+    const BIG: usize = 50_000_000;
+    let (image, port) = (lab.servers()?, free_port());
+    let big = format!("head -c {BIG} /dev/zero >/var/www/html/big; hostname");
+    let text = site(image, port, "2").replace("\"hostname", &format!("\"{big}"));
+    lab.file(&text.replace("drain = \"5s\"", "drain = \"1s\""));
+    lab.cluster("up", &["-d"]).ok();
+    // Each is sent to another container.
+    let mut held = [(); 2].map(|()| {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
+        stream.set_read_timeout(Some(LONG)).expect("a limit");
+        stream.write_all(b"GET /big HTTP/1.0\r\n\r\n").expect("a request");
+        stream.read_exact(&mut [0; 1000]).expect("the begin of the answer");
+        stream
+    });
+    let done = lab.cluster("scale", &["web=1"]);
+    let said = done.ok().err();
+    assert!(said.contains("web-2: connections closed that were not over within 1s: 1"), "{said}");
+    let mut got: Vec<usize> = held
+        .iter_mut()
+        .map(|stream| {
+            let mut rest = Vec::new();
+            let _ = stream.read_to_end(&mut rest);
+            rest.len()
+        })
+        .collect();
+    got.sort_unstable();
+    assert!(got[0] < BIG && got[1] + 1000 > BIG, "{got:?}");
+    answered_by(port, &["web-1"]);
     lab.cluster("down", &[]).ok();
     Ok(())
 }

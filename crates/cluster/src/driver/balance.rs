@@ -5,6 +5,7 @@
 //! middle is told once more, and what a killed driver has left is mended. A container that goes
 //! takes no new requests before it is ended, and has its time for those that it is at.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::admin::Admin;
@@ -14,6 +15,7 @@ use super::{Container, INTERRUPTED, status};
 use crate::balance::Server;
 use crate::error::{Error, Result};
 use crate::plan::{Balanced, Balancer};
+use crate::spec::units;
 
 /// How often is looked whether a container has ended its requests.
 const LOOK: Duration = Duration::from_millis(100);
@@ -77,6 +79,15 @@ fn servers_on(cluster: &str, service: &str, host: &dyn Host) -> Result<Servers> 
     Ok(found)
 }
 
+/// Who has asked for a change of balancers.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    /// Whether the change is not wanted any more.
+    pub(super) stop: &'a (dyn Fn() -> bool + Sync),
+    /// Is told which servers had not ended what they were at.
+    pub(super) note: &'a (dyn Fn(&str) + Sync),
+}
+
 /// Has the balancers of a service know these servers, and no others but those on hosts that are
 /// lost: a balancer sees itself whether these are well. One whose own host is lost is told when
 /// that is back.
@@ -88,15 +99,15 @@ pub(super) fn give(
     balanced: &Balanced,
     servers: &Servers,
     hosts: &Hosts,
-    stop: &(dyn Fn() -> bool + Sync),
+    asked: Asked<'_>,
 ) -> Result<()> {
     let give = |balancer: &Balancer| {
         let host = hosts.of(balancer.host.as_deref())?;
         let until = Instant::now() + LAST;
         loop {
-            match give_one(balanced, balancer, servers, (host, stop)) {
+            match give_one(balanced, balancer, servers, (host, asked)) {
                 // It may have been started again in the middle.
-                Err(_) if Instant::now() < until && !stop() => std::thread::sleep(LOOK),
+                Err(_) if Instant::now() < until && !(asked.stop)() => std::thread::sleep(LOOK),
                 done => return done,
             }
         }
@@ -115,7 +126,7 @@ fn give_one(
     balanced: &Balanced,
     one: &Balancer,
     servers: &Servers,
-    (host, stop): (&dyn Host, &(dyn Fn() -> bool + Sync)),
+    (host, asked): (&dyn Host, Asked<'_>),
 ) -> Result<()> {
     let front = &balanced.front;
     let put =
@@ -153,7 +164,7 @@ fn give_one(
             }
         }
     }
-    remove(&mut admin, balanced, &other, (Duration::ZERO, stop))?;
+    remove(&mut admin, balanced, &other, (Duration::ZERO, asked))?;
     for (port, found) in &known {
         for server in &wanted {
             if !found.iter().any(|one| one.server == *server) {
@@ -161,7 +172,7 @@ fn give_one(
             }
         }
     }
-    remove(&mut admin, balanced, &gone, (balanced.drain, stop))
+    remove(&mut admin, balanced, &gone, (balanced.drain, asked))
 }
 
 /// Takes servers from a balancer, which have so long to end what they are at.
@@ -169,7 +180,7 @@ fn remove(
     admin: &mut Admin<'_>,
     balanced: &Balanced,
     gone: &[At<'_>],
-    (drain, stop): (Duration, &(dyn Fn() -> bool + Sync)),
+    (drain, asked): (Duration, Asked<'_>),
 ) -> Result<()> {
     if gone.is_empty() {
         return Ok(());
@@ -178,28 +189,54 @@ fn remove(
     for at in gone {
         admin.drain(&proxy(at), at.name)?;
     }
-    let until = Instant::now() + drain;
-    while Instant::now() < until {
-        let is_gone = |name: &str| gone.iter().any(|at| at.name == name);
-        if !admin.active()?.iter().any(|one| is_gone(&one.name) && one.count > 0) {
-            break;
-        }
-        if stop() {
-            return Err(Error::new(INTERRUPTED));
-        }
-        std::thread::sleep(LOOK);
+    if !drain.is_zero() {
+        wait_for(admin, gone, (drain, asked))?;
     }
     for at in gone {
         admin.put_out(&proxy(at), at.name)?;
         let until = Instant::now() + LAST;
         while let Err(error) = admin.forget(&proxy(at), at.name) {
-            if Instant::now() >= until || stop() {
+            if Instant::now() >= until || (asked.stop)() {
                 return Err(error);
             }
             std::thread::sleep(LOOK);
         }
     }
     Ok(())
+}
+
+/// Waits until servers have ended what they are at, at most for so long.
+fn wait_for(
+    admin: &mut Admin<'_>,
+    gone: &[At<'_>],
+    (drain, asked): (Duration, Asked<'_>),
+) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let mut busy: BTreeMap<String, u64> = BTreeMap::new();
+        for one in admin.active()?.into_iter().filter(|one| one.count > 0) {
+            if gone.iter().any(|at| at.name == one.name) {
+                *busy.entry(one.name).or_default() += one.count;
+            }
+        }
+        if busy.is_empty() {
+            return Ok(());
+        }
+        if (asked.stop)() {
+            return Err(Error::new(INTERRUPTED));
+        }
+        if began.elapsed() >= drain {
+            for (name, count) in busy {
+                let text = format!(
+                    "connections closed that were not over within {}: {count}",
+                    units::spell(drain)
+                );
+                (asked.note)(&format!("{name}: {text}"));
+            }
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 /// Whether a balancer's container runs.

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::at::words;
-use super::balance::Servers;
+use super::balance::{Asked, Servers};
 use super::hosts::{Hosts, failed};
 use super::member::{among, members, not_up};
 use super::phases::Phases;
@@ -358,7 +358,9 @@ impl<'a> Changing<'a> {
         };
         let mut servers = Servers::of(&self.spec.name, &service.name, hosts)?;
         servers.retain(wanted);
-        balance::give(&balanced, &servers, hosts, &|| watcher.is_stopped())
+        let asked =
+            Asked { stop: &|| watcher.is_stopped(), note: &|text: &str| watcher.note(text) };
+        balance::give(&balanced, &servers, hosts, asked)
     }
 
     /// Stops and removes containers.
