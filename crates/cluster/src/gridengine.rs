@@ -54,9 +54,11 @@ pub(crate) fn variables() -> [String; 3] {
 
 /// The words of a container's shell.
 pub(crate) fn command(part: Part) -> Vec<String> {
-    // The controller turns away a host whose name it cannot look up yet.
+    // The controller turns away a host whose name it cannot look up yet. An image without the
+    // program never gets on: the shell says so and ends.
     let begin = format!(
         ". {CONFIGURATION}/{CELL_FILE} && \
+         {{ [ -x $programs/qstat ] || exec $programs/qstat; }} && \
          until $programs/qstat >/dev/null 2>&1; do sleep 0.1; done"
     );
     let program = match part {

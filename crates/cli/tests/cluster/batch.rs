@@ -7,13 +7,14 @@ use std::time::Duration;
 use testkit::command::{Finished, until};
 use testkit::skip::Outcome;
 
-use crate::world::{Lab, port};
+use crate::world::{BOX, Lab, port};
 
 /// A case that needs an image of a batch system.
 type Case = (&'static str, fn(&Lab<'_>) -> Outcome);
 
 pub(crate) const CASES: &[Case] = &[
     ("farm", farm),
+    ("farm_broken", broken),
     ("farm_mended", mended),
     ("farm_stays", stays),
     ("grid", grid),
@@ -234,6 +235,50 @@ fn stays(lab: &Lab<'_>) -> Outcome {
 const PARALLEL: &str = "awk '{ print $2 }' $PE_HOSTFILE\n\
     mpirun python3 -c 'from mpi4py import MPI; c = MPI.COMM_WORLD; \
     n = c.allreduce(1); c.rank or print(n, \"ranks\")'\n";
+
+/// Nodes that end as soon as they are started do not keep others from work, and are not started
+/// again and again; when nobody asks for them any more they are gone.
+fn broken(lab: &Lab<'_>) -> Outcome {
+    let image = lab.batch()?;
+    let nodes = format!(
+        "compute = [{{ image = \"{image}\", max = 1, cpus = 1, idle = \"2s\" }}, \
+         {{ name = \"broken\", image = \"{BOX}\", max = 2, cpus = 1, idle = \"2s\" }}]"
+    );
+    let ways = [
+        (
+            "slurm",
+            "sbatch -Q -p broken --wrap true",
+            "sbatch -Q -o slurm --wrap hostname",
+            "scancel -u $(id -un)",
+        ),
+        (
+            "gridengine",
+            "echo true | qsub -q broken",
+            "echo hostname | qsub -j y -o gridengine",
+            "qdel '*'",
+        ),
+    ];
+    for (kind, bad, good, cancel) in ways {
+        let table = table_of(kind, image, 1);
+        let one = table.lines().find(|line| line.starts_with("compute")).expect("a line");
+        farm_with(lab, &table.replace(one, &nodes), port().0);
+        lab.cluster("up", &["-d"]).ok();
+        front(lab, bad).ok();
+        let ends = || told(lab).matches(": Exited (127)").count();
+        let done = until(LONG, || (ends() >= 2).then_some(()));
+        assert!(done.is_some(), "{kind}: {} {}", ends(), told(lab));
+        assert!(told(lab).contains("not found"), "{kind}: {}", told(lab));
+        let before = ends();
+        front(lab, good).ok();
+        let done = until(LONG, || (!written(lab, kind).is_empty()).then_some(()));
+        assert!(done.is_some(), "{kind}: {} {}", front(lab, "squeue; qstat -f").out(), told(lab));
+        assert!(ends() - before < 10, "{kind}: {}", told(lab));
+        front(lab, cancel).ok();
+        at_rest(lab);
+        lab.cluster("down", &[]).ok();
+    }
+    Ok(())
+}
 
 /// Jobs of a Grid Engine bring nodes; those of another kind only where a job asks for it, and nodes
 /// without work go.

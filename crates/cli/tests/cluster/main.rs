@@ -26,13 +26,16 @@ use world::{Lab, Stage, World};
 
 /// Long cases of the driver alone are tried in one world, so that both take as long, unless all are
 /// asked for.
-const ONCE: [(&str, &str); 6] = [
+const ONCE: [(&str, &str); 9] = [
     ("busy", "forbidden"),
+    ("farm_broken", "allowed"),
     ("farm_mended", "allowed"),
     ("farm_stays", "forbidden"),
     ("grid", "allowed"),
     ("grid_mended", "forbidden"),
     ("directory", "forbidden"),
+    ("elastic", "forbidden"),
+    ("held", "allowed"),
 ];
 
 /// A case, with a directory for its cluster files.

@@ -1,12 +1,14 @@
 //! The nodes of a batch system: containers are started and ended as its controller wants.
 
 mod gridengine;
+mod pauses;
 mod slurm;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use self::pauses::Pauses;
 use super::at::{last_words, words};
 use super::follow::Up;
 use super::hosts::{Host, failed, lock};
@@ -28,8 +30,22 @@ struct Nodes<'a> {
     /// The controller's container, and its host.
     control: String,
     host: &'a dyn Host,
-    /// What nodes are that has to last, for how long, and since when they are that.
-    since: Mutex<BTreeMap<String, (Duration, Instant)>>,
+    /// What nodes are that has to last, and since when they are that.
+    since: Mutex<BTreeMap<String, (Lasting, Instant)>>,
+    pauses: Mutex<Pauses>,
+}
+
+/// What a node is for some time before something is done.
+#[derive(Clone, Copy, PartialEq)]
+enum Lasting {
+    /// It has no job.
+    Idle,
+    /// Its container runs, and the controller does not know it.
+    Unregistered,
+    /// Its daemon is to end.
+    Leaving,
+    /// The controller has given it up.
+    Down,
 }
 
 /// Starts and ends nodes of a file's batch system until the watcher asks for the end.
@@ -45,6 +61,7 @@ pub(super) fn serve(up: &Up<'_>) -> Result<()> {
         control: plan::service_container(up.spec, control, 1),
         host: up.hosts.of(site.host.as_deref())?,
         since: Mutex::default(),
+        pauses: Mutex::default(),
     };
     match batch.kind {
         BatchKind::Slurm => slurm::serve(&nodes, &site.doors()),
@@ -118,6 +135,7 @@ impl<'a> Nodes<'a> {
                 started.retain(|other| *other != name);
                 self.say(&format!("{name}: not started: {error}"));
                 failed.push(name);
+                self.pause(&service.name);
             }
         }
         if !started.is_empty() {
@@ -143,27 +161,38 @@ impl<'a> Nodes<'a> {
         if done.is_good() { Ok(done.text()) } else { Err(failed(&self.control, &command, &done)) }
     }
 
-    /// Tells that a container has ended, with its last words.
+    /// Tells that a container has ended or does not answer, with its last words.
     fn tell_end(&self, container: &Container) {
         let host = self.up.hosts.of(Some(&container.host));
         let said = host.map(|host| last_words(host, &container.name, LAST_WORDS));
         let said = said.unwrap_or_default();
+        let said = if said.is_empty() { "it has said nothing" } else { &said };
         self.say(&format!("{}: {}: {said}", container.name, container.status));
     }
 
     /// Whether what a node is has lasted for so long; `None` if it is nothing that has to last.
-    fn has_lasted(&self, name: &str, time: Option<Duration>) -> bool {
+    fn has_lasted(&self, name: &str, what: Option<(Lasting, Duration)>) -> bool {
         let mut since = lock(&self.since);
-        let Some(time) = time else {
+        let Some((what, time)) = what else {
             since.remove(name);
             return false;
         };
-        let now = (time, Instant::now());
+        let now = (what, Instant::now());
         let begun = since.entry(name.to_owned()).or_insert(now);
-        if begun.0 != time {
+        if begun.0 != what {
             *begun = now;
         }
         begun.1.elapsed() >= time
+    }
+
+    /// Whether nodes of a kind may be started: none has failed just now.
+    fn may_start(&self, kind: &str) -> bool {
+        !lock(&self.pauses).holds(kind, Instant::now())
+    }
+
+    /// A node of a kind has failed.
+    fn pause(&self, kind: &str) {
+        lock(&self.pauses).begin(kind, Instant::now());
     }
 
     /// Nodes are about to begin anew: nothing of them has lasted.

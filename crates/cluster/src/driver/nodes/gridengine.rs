@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Nodes;
+use super::{Lasting, Nodes};
 use crate::driver::Container;
 use crate::driver::follow::GLANCE;
 use crate::driver::scale::Changing;
@@ -31,10 +31,6 @@ const REGISTERS: Duration = Duration::from_secs(10);
 const RESTS: Duration = Duration::from_secs(6);
 /// While the controller has nothing to do, containers are looked at in one of so many turns.
 const AT_REST: u32 = 5;
-/// After nodes of a kind were not started, or have ended, none is started for so long, each time
-/// twice as long, up to the second. After that time without a failure it begins anew.
-const PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// A daemon that is to end has so long.
 const ENDS: Duration = Duration::from_secs(10);
 /// It is waited for so long at once.
@@ -49,8 +45,6 @@ const COUNTS_AGAIN: Duration = Duration::from_mins(5);
 struct Memory {
     /// Turns until containers are looked at.
     rest: u32,
-    /// By kind of nodes: none is started before, and how long the last pause was.
-    pauses: BTreeMap<String, (Instant, Duration)>,
     /// When nodes have ended that are not to be started yet.
     ended: BTreeMap<String, Instant>,
     /// Jobs that could run since.
@@ -66,11 +60,9 @@ pub(super) fn serve(nodes: &Nodes<'_>) {
 }
 
 impl Memory {
-    /// Whether a node may be started.
-    fn may_start(&self, one: &Known<'_>) -> bool {
-        let now = Instant::now();
-        self.pauses.get(&one.kind.name).is_none_or(|(until, _)| now >= *until)
-            && self.ended.get(&one.name).is_none_or(|ended| now >= *ended + RESTS)
+    /// Whether a node has not ended just now.
+    fn has_rested(&self, name: &str) -> bool {
+        self.ended.get(name).is_none_or(|ended| Instant::now() >= *ended + RESTS)
     }
 
     /// Nodes have ended.
@@ -102,14 +94,6 @@ impl Memory {
             }
         }
     }
-
-    /// A node of a kind has failed.
-    fn pause(&mut self, kind: &str) {
-        let now = Instant::now();
-        let last = self.pauses.get(kind).filter(|(until, _)| now < *until + LONGEST_PAUSE);
-        let pause = last.map_or(PAUSE, |(_, pause)| (2 * *pause).min(LONGEST_PAUSE));
-        self.pauses.insert(kind.to_owned(), (now + pause, pause));
-    }
 }
 
 /// What a node is.
@@ -119,8 +103,10 @@ enum Standing {
     Ready,
     /// Its container runs, and it has not registered yet, or is silent.
     Coming,
-    /// It has no container.
+    /// It has no container, and may be started.
     Off,
+    /// It has no container, and is not to be started yet.
+    Resting,
     /// It gets no new job.
     Leaving,
     /// Its container has ended.
@@ -191,7 +177,7 @@ impl Nodes<'_> {
         }
         memory.rest = AT_REST;
         let there = self.containers()?;
-        let mut known = self.known(&answers, &there);
+        let mut known = self.known(&answers, &there, memory);
         // Jobs are put on them in this order.
         known.sort_by_key(|one| one.standing);
         let place = |one: &Known<'_>| {
@@ -199,7 +185,7 @@ impl Nodes<'_> {
             let free = match one.standing {
                 Standing::Ready => slots.saturating_sub(one.state.used),
                 Standing::Coming if one.state.jobs.is_empty() => slots,
-                Standing::Off if memory.may_start(one) => slots,
+                Standing::Off => slots,
                 _ => 0,
             };
             let (queue, host) = (one.kind.name.clone(), one.host.clone());
@@ -212,7 +198,7 @@ impl Nodes<'_> {
         let mut found = Found::default();
         for (at, one) in known.iter().enumerate() {
             let stays = one.number <= one.kind.min;
-            found.add(self, one, stays || demand.places.contains(&at), memory);
+            found.add(self, one, stays || demand.places.contains(&at));
         }
         // Those of a file that had more.
         let is_more = |name: &&String| {
@@ -229,10 +215,12 @@ impl Nodes<'_> {
         &'n self,
         answers: &'n Answers,
         there: &'n BTreeMap<String, Container>,
+        memory: &Memory,
     ) -> Vec<Known<'n>> {
         let mut all = Vec::new();
         for service in self.services() {
             let Some(kind) = self.kind(service) else { continue };
+            let may_start = self.may_start(&kind.name);
             for number in 1..=kind.max {
                 let host = plan::service_container(self.up.spec, service, number);
                 let Some(state) = answers.nodes.get(&host) else { continue };
@@ -240,7 +228,8 @@ impl Nodes<'_> {
                 let container = there.get(&name);
                 let standing = match container {
                     _ if self.is_on_lost(service, number) => Standing::Lost,
-                    None => Standing::Off,
+                    None if may_start && memory.has_rested(&name) => Standing::Off,
+                    None => Standing::Resting,
                     Some(one) if one.state != "running" => Standing::Ended,
                     Some(_) if state.is_disabled() || state.is_wrong() => Standing::Leaving,
                     Some(_) if state.is_silent() => Standing::Coming,
@@ -285,7 +274,7 @@ struct Found {
     dead: Vec<String>,
     /// Jobs that such nodes had.
     jobs: Vec<String>,
-    /// Containers that should run, and have ended.
+    /// Containers that should answer, and have ended or are silent.
     ended: Vec<Container>,
     /// The kinds of nodes of which one has failed.
     failed: Vec<String>,
@@ -293,11 +282,13 @@ struct Found {
 
 impl Found {
     /// What a node needs.
-    fn add(&mut self, nodes: &Nodes<'_>, one: &Known<'_>, is_wanted: bool, memory: &Memory) {
+    fn add(&mut self, nodes: &Nodes<'_>, one: &Known<'_>, is_wanted: bool) {
         let lasts = match one.standing {
-            Standing::Ready if one.state.jobs.is_empty() && !is_wanted => Some(one.kind.idle),
-            Standing::Coming => Some(REGISTERS),
-            Standing::Leaving if one.state.jobs.is_empty() => Some(ENDS),
+            Standing::Ready if one.state.jobs.is_empty() && !is_wanted => {
+                Some((Lasting::Idle, one.kind.idle))
+            }
+            Standing::Coming => Some((Lasting::Unregistered, REGISTERS)),
+            Standing::Leaving if one.state.jobs.is_empty() => Some((Lasting::Leaving, ENDS)),
             _ => None,
         };
         let has_lasted = nodes.has_lasted(&one.name, lasts);
@@ -307,15 +298,14 @@ impl Found {
             Standing::Coming if has_lasted => {
                 is_dead = true;
                 self.failed.push(one.kind.name.clone());
+                self.ended.extend(one.container.cloned());
                 self.silent.push(one.name.clone());
             }
             Standing::Leaving if has_lasted => self.gone.push(one.name.clone()),
             Standing::Leaving if one.state.jobs.is_empty() && !one.state.is_silent() => {
                 self.leaving.push(one.host.clone());
             }
-            Standing::Off if is_wanted && memory.may_start(one) => {
-                self.wanted.push(one.names());
-            }
+            Standing::Off if is_wanted => self.wanted.push(one.names()),
             Standing::Ended if one.state.is_disabled() => self.gone.push(one.name.clone()),
             Standing::Ended => {
                 self.failed.push(one.kind.name.clone());
@@ -344,7 +334,7 @@ impl Found {
     ) -> Result<()> {
         self.failed.sort_unstable();
         self.failed.dedup();
-        self.failed.iter().for_each(|kind| memory.pause(kind));
+        self.failed.iter().for_each(|kind| nodes.pause(kind));
         self.ended.iter().for_each(|container| nodes.tell_end(container));
         if !self.jobs.is_empty() {
             self.jobs.sort_unstable();
@@ -365,7 +355,7 @@ impl Found {
         nodes.forget(&gone);
         done.push(nodes.end(changing, &gone));
         memory.end(&gone);
-        done.push(start(&self.wanted, nodes, changing, memory));
+        done.push(start(&self.wanted, nodes, changing));
         done.push(retire(&self.idle, nodes, changing, memory));
         done.into_iter().collect()
     }
@@ -404,23 +394,14 @@ fn retire(
 }
 
 /// Starts nodes.
-fn start(
-    wanted: &[Names],
-    nodes: &Nodes<'_>,
-    changing: &Changing<'_>,
-    memory: &mut Memory,
-) -> Result<()> {
+fn start(wanted: &[Names], nodes: &Nodes<'_>, changing: &Changing<'_>) -> Result<()> {
     if wanted.is_empty() {
         return Ok(());
     }
     let names: Vec<&str> = wanted.iter().map(|one| &*one.name).collect();
     let instances: Vec<String> = wanted.iter().map(|one| one.instance.clone()).collect();
     nodes.say(&format!("{}: wanted", names.join(", ")));
-    let failed = nodes.start(changing, &names)?;
-    let failed: Vec<&str> = failed.iter().map(|name| &**name).collect();
-    for (service, _) in nodes.by_service(&failed) {
-        memory.pause(&service.name);
-    }
+    nodes.start(changing, &names)?;
     // An earlier life may have left marks. It gets no job before it answers.
     nodes.tell(&["qmod", "-e"], &instances)?;
     nodes.tell(&["qmod", "-cq"], &instances)

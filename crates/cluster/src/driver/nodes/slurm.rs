@@ -11,7 +11,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use super::Nodes;
+use super::{Lasting, Nodes};
 use crate::door::Request;
 use crate::driver::doors::{self, Door};
 use crate::driver::follow::GLANCE;
@@ -184,20 +184,22 @@ impl Nodes<'_> {
             let runs = state.is_some_and(|one| one.state == "running");
             // What has to last before something is done.
             let lasts = match (node.is_down(), node.is_wanted()) {
-                (true, _) if !runs || node.is_silent() => Some(kind.idle),
-                (false, true) if runs => Some(REGISTERS),
+                (true, _) if !runs || node.is_silent() => Some((Lasting::Down, kind.idle)),
+                (false, true) if runs => Some((Lasting::Unregistered, REGISTERS)),
                 _ => None,
             };
             let is_lost = self.is_on_lost(service, number);
             let lasts = lasts.filter(|_| !is_lost);
             let has_lasted = self.has_lasted(name, lasts);
             let add = |all: &mut Vec<String>, is: bool| all.extend(is.then(|| name.clone()));
+            let may_start = self.may_start(&kind.name);
             if node.is_down() {
-                add(&mut found.again, has_lasted);
+                add(&mut found.again, has_lasted && may_start);
             } else if node.is_wanted() {
-                add(&mut found.silent, has_lasted);
-                add(&mut found.wanted, !runs);
-                found.ended.extend(state.filter(|_| !runs).cloned());
+                let is_silent = runs && has_lasted;
+                add(&mut found.silent, is_silent);
+                add(&mut found.wanted, !runs && may_start);
+                found.ended.extend(state.filter(|_| is_silent || !runs && may_start).cloned());
             } else if node.is_away() {
                 add(&mut found.gone, state.is_some());
                 add(&mut found.stay, node.is_off() && number <= kind.min && !is_lost);
@@ -233,7 +235,7 @@ struct Found {
     cut_off: Vec<String>,
     /// Down for so long that they can be tried again.
     again: Vec<String>,
-    /// Containers that should run, and have ended.
+    /// Containers that should answer, and have ended or are silent.
     ended: Vec<Container>,
 }
 
@@ -249,7 +251,10 @@ impl Found {
             let names: Vec<&str> = all.iter().map(|name| &**name).collect();
             if names.is_empty() { Ok(()) } else { work(&names) }
         };
-        self.ended.iter().for_each(|container| nodes.tell_end(container));
+        for container in &self.ended {
+            nodes.tell_end(container);
+            nodes.pause(&container.role);
+        }
         let done = [
             some(&self.gone, &|names| nodes.end(changing, names)),
             some(&self.silent, &|names| {
