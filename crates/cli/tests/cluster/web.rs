@@ -352,7 +352,8 @@ fn held(lab: &Lab<'_>) -> Outcome {
     lab.cluster("up", &["-d"]).ok();
     // Each is sent to another container.
     let mut held = [(); 2].map(|()| {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
+        let address = (Ipv4Addr::LOCALHOST, port).into();
+        let mut stream = TcpStream::connect_timeout(&address, LONG).expect("a connection");
         stream.set_read_timeout(Some(LONG)).expect("a limit");
         stream.write_all(b"GET /big HTTP/1.0\r\n\r\n").expect("a request");
         stream.read_exact(&mut [0; 1000]).expect("the begin of the answer");
