@@ -63,6 +63,23 @@ pub struct Network {
 /// The size of a network of several hosts that names no subnet.
 const WIDE: u8 = 16;
 
+/// The size of a network that names no subnet.
+fn default_prefix(scope: &Scope) -> u8 {
+    if *scope == Scope::Cluster { WIDE } else { ipam::FIRST.prefix() }
+}
+
+/// The most containers of one host in a network that is made with this subnet, or without one: no
+/// host has more.
+pub fn room(scope: &Scope, subnet: Option<Subnet>) -> u32 {
+    let prefix = subnet.map_or_else(|| default_prefix(scope), Subnet::prefix);
+    let size = |bits: u8| 1_u32.checked_shl(32 - u32::from(bits)).unwrap_or(u32::MAX);
+    if *scope == Scope::Cluster {
+        return size(prefix + slices::bits(prefix));
+    }
+    // The first address, the last one, and that of the gateway are of no container.
+    size(prefix).saturating_sub(3)
+}
+
 /// Refuses what a network of several hosts cannot have.
 fn check_cluster(request: &Request) -> Result<()> {
     if request.scope != Scope::Cluster {
@@ -138,8 +155,7 @@ impl<'store> Networks<'store> {
             ipam::check(subnet, &taken, routes).map(|()| subnet)?
         } else {
             let taken: Vec<Subnet> = taken.iter().map(|(_, other)| *other).collect();
-            let prefix = if scope == Scope::Cluster { WIDE } else { ipam::FIRST.prefix() };
-            ipam::choose(prefix, &taken, routes)?
+            ipam::choose(default_prefix(&scope), &taken, routes)?
         };
         let gateway = ipam::gateway(subnet, request.gateway)?;
         if let Some(range) = range {

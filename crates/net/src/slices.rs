@@ -23,25 +23,25 @@ pub const SMALLEST: u8 = 28;
 /// The most hosts of a network; as many as a host's table knows.
 pub const MOST: usize = abi::network::NODES;
 
-/// How many more bits than the subnet a slice has.
-const fn bits(subnet: Subnet) -> u8 {
-    match subnet.prefix() {
+/// How many more bits than a subnet of this prefix a slice has.
+pub(crate) const fn bits(prefix: u8) -> u8 {
+    match prefix {
         0..=20 => 8,
         21..=23 => 6,
         24 => 4,
-        prefix @ 25..=29 => 29 - prefix,
+        25..=29 => 29 - prefix,
         _ => 0,
     }
 }
 
 /// How many hosts may be in a network with this subnet.
 pub const fn count(subnet: Subnet) -> usize {
-    1 << bits(subnet)
+    1 << bits(subnet.prefix())
 }
 
 /// The slice with a number; `None` if there are fewer.
 pub fn slice(subnet: Subnet, number: usize) -> Option<Subnet> {
-    let prefix = subnet.prefix() + bits(subnet);
+    let prefix = subnet.prefix() + bits(subnet.prefix());
     let number = u32::try_from(number).ok().filter(|_| number < count(subnet))?;
     let size = 1_u32.checked_shl(32 - u32::from(prefix))?;
     Subnet::around(Ipv4Addr::from_bits(subnet.base().to_bits() + number * size), prefix)
@@ -49,7 +49,7 @@ pub fn slice(subnet: Subnet, number: usize) -> Option<Subnet> {
 
 /// The number of the slice in which an address lies; `None` if it is not in the subnet.
 pub fn owner(subnet: Subnet, address: Ipv4Addr) -> Option<usize> {
-    let prefix = u32::from(subnet.prefix() + bits(subnet));
+    let prefix = u32::from(subnet.prefix() + bits(subnet.prefix()));
     let far = address.to_bits() - subnet.base().to_bits().min(address.to_bits());
     subnet.contains(address).then(|| far.checked_shr(32 - prefix).unwrap_or(0) as usize)
 }

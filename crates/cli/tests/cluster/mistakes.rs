@@ -9,6 +9,7 @@ use crate::world::{BOX, Lab, unbuilt};
 pub(crate) const CASES: &[Case] = &[
     ("bad_files", bad_files),
     ("not_carried_out_yet", not_carried_out_yet),
+    ("no_room", no_room),
     ("explain_needs_nothing", explain_needs_nothing),
     ("names_are_no_paths", names_are_no_paths),
     ("image_of_another_platform", image_of_another_platform),
@@ -97,6 +98,24 @@ fn not_carried_out_yet(lab: &Lab<'_>) {
         assert!(said.contains(key) && said.contains("is not carried out yet"), "{said}");
         assert!(said.contains("lab.toml:") && said.contains("hint: "), "{said}");
     }
+}
+
+/// More containers than the network has addresses: nothing is started.
+fn no_room(lab: &Lab<'_>) {
+    let text = format!("name = \"big\"\nimage = \"{BOX}\"\n");
+    lab.file(&format!("{text}nodes = 300\n"));
+    let up = lab.cluster("up", &["-d"]);
+    let said = up.expect(125).err();
+    assert!(said.contains("may have 300 containers on this machine"), "{said}");
+    assert!(said.contains("hint: ") && said.contains("subnet = "), "{said}");
+    lab.is_clean();
+    lab.file(&format!("{text}[service.web]\ncommand = \"exec sleep 600\"\n"));
+    lab.cluster("up", &["-d"]).ok();
+    let scale = lab.cluster("scale", &["web=1000"]);
+    let said = scale.expect(1).err();
+    assert!(said.contains("may have 1000 containers") && said.contains("hint: "), "{said}");
+    assert_eq!(lab.containers(), ["big-web-1"]);
+    lab.cluster("down", &[]).ok();
 }
 
 /// No image, no store, and no home that can be written.

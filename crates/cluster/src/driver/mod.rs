@@ -193,6 +193,10 @@ pub fn start(
             (nodes.driven_by(setting.hosts()), sites)
         }
     };
+    if let Err(error) = crate::plan::room::check(spec, &sites, None) {
+        place.leave();
+        return Err(error);
+    }
     let passing = |host: &dyn Host| status::remove_passing(&spec.name, host);
     hosts.each(passing).into_iter().collect::<Result<Vec<()>>>()?;
     let plan = crate::plan::plan(spec, &sites);

@@ -235,6 +235,9 @@ impl<'a> Changing<'a> {
         }
         let wanted = plan::numbers(self.spec, self.phases.sites, service, count)?;
         let missing = missing(&wanted, &there);
+        if !missing.is_empty() {
+            plan::room::check(self.spec, self.phases.sites, Some((service, &wanted)))?;
+        }
         self.grow(service, &missing)?;
         // A command of a driver that was killed may have started one meanwhile.
         let mut gone = self.all(service)?;

@@ -12,6 +12,7 @@ pub(crate) mod gridengine;
 pub(crate) mod images;
 mod parts;
 mod ranks;
+pub(crate) mod room;
 pub(crate) mod sbatch;
 mod sites;
 pub(crate) mod slurm;
