@@ -21,6 +21,10 @@ pub(crate) const NAMES: [&str; 3] = ["one", "two", "three"];
 /// What root has to say to Open MPI's `mpirun`.
 pub(crate) const ROOT: &str = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
 
+/// Seconds that ranks may take. On machines with two processors they sometimes stand still, in
+/// several modes at once, and all goes well when they are started again.
+const MOST: u32 = 60;
+
 /// Three containers with `sshd` and the program of the ranks, compiled in the first one; and the
 /// name of the interface that has the first one's address.
 pub(crate) fn nodes<'w>(lab: Lab<'w>, kind: &str) -> Result<(Lab<'w>, String), Skip> {
@@ -60,7 +64,8 @@ fn open_mpi(w: &World) -> Outcome {
             printf 'one slots=1\\ntwo slots=1\\nthree slots=1\\n' > /hosts
             for ranks in 2 3; do
                 mpirun.openmpi --hostfile /hosts -n $ranks hostname | sort
-                mpirun.openmpi --hostfile /hosts -n $ranks --mca mpi_yield_when_idle 1 /ring
+                timeout {MOST} mpirun.openmpi --hostfile /hosts -n $ranks \
+                    --mca mpi_yield_when_idle 1 /ring
             done"
         ),
     );
