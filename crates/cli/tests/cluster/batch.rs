@@ -49,6 +49,12 @@ volume = ["./jobs:/jobs"]
     )
 }
 
+/// The same with other nodes.
+fn with_nodes(table: &str, nodes: &str) -> String {
+    let one = table.lines().find(|line| line.starts_with("compute")).expect("a line");
+    table.replace(one, nodes)
+}
+
 /// A farm with a directory for its jobs, and a key that opens it.
 pub(crate) fn farm_of(lab: &Lab<'_>, image: &str, port: u16) {
     farm_with(lab, &table(image, 3), port);
@@ -259,9 +265,7 @@ fn broken(lab: &Lab<'_>) -> Outcome {
         ),
     ];
     for (kind, bad, good, cancel) in ways {
-        let table = table_of(kind, image, 1);
-        let one = table.lines().find(|line| line.starts_with("compute")).expect("a line");
-        farm_with(lab, &table.replace(one, &nodes), port().0);
+        farm_with(lab, &with_nodes(&table_of(kind, image, 1), &nodes), port().0);
         lab.cluster("up", &["-d"]).ok();
         front(lab, bad).ok();
         let ends = || told(lab).matches(": Exited (127)").count();
@@ -288,9 +292,7 @@ fn grid(lab: &Lab<'_>) -> Outcome {
         "compute = [{{ image = \"{image}\", max = 3, cpus = 1, idle = \"3s\" }}, \
          {{ name = \"large\", image = \"{image}\", max = 1, cpus = 4, idle = \"3s\" }}]"
     );
-    let table = table_of("gridengine", image, 3);
-    let one = table.lines().find(|line| line.starts_with("compute")).expect("a line");
-    farm_with(lab, &table.replace(one, &two), port);
+    farm_with(lab, &with_nodes(&table_of("gridengine", image, 3), &two), port);
     lab.cluster("up", &["-d"]).ok();
     assert_eq!(lab.containers(), AT_REST);
     fs::write(lab.dir.join("jobs/job.sh"), PARALLEL).expect("a job");

@@ -79,12 +79,12 @@ fn servers_on(cluster: &str, service: &str, host: &dyn Host) -> Result<Servers> 
     Ok(found)
 }
 
-/// Who has asked for a change of balancers.
+/// What the caller of a change of balancers says and is told meanwhile.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     /// Whether the change is not wanted any more.
     pub(super) stop: &'a (dyn Fn() -> bool + Sync),
-    /// Is told which servers had not ended what they were at.
+    /// Takes the names of servers that had not ended what they were at.
     pub(super) note: &'a (dyn Fn(&str) + Sync),
 }
 

@@ -161,13 +161,14 @@ impl<'a> Nodes<'a> {
         if done.is_good() { Ok(done.text()) } else { Err(failed(&self.control, &command, &done)) }
     }
 
-    /// Tells that a container has ended or does not answer, with its last words.
-    fn tell_end(&self, container: &Container) {
+    /// A container has ended or does not answer: tells its last words, and its kind pauses.
+    fn tell_failed(&self, container: &Container) {
         let host = self.up.hosts.of(Some(&container.host));
         let said = host.map(|host| last_words(host, &container.name, LAST_WORDS));
         let said = said.unwrap_or_default();
         let said = if said.is_empty() { "it has said nothing" } else { &said };
         self.say(&format!("{}: {}: {said}", container.name, container.status));
+        self.pause(&container.role);
     }
 
     /// Whether what a node is has lasted for so long; `None` if it is nothing that has to last.

@@ -275,9 +275,7 @@ struct Found {
     /// Jobs that such nodes had.
     jobs: Vec<String>,
     /// Containers that should answer, and have ended or are silent.
-    ended: Vec<Container>,
-    /// The kinds of nodes of which one has failed.
-    failed: Vec<String>,
+    failed: Vec<Container>,
 }
 
 impl Found {
@@ -297,8 +295,7 @@ impl Found {
             Standing::Ready if has_lasted => self.idle.push(one.names()),
             Standing::Coming if has_lasted => {
                 is_dead = true;
-                self.failed.push(one.kind.name.clone());
-                self.ended.extend(one.container.cloned());
+                self.failed.extend(one.container.cloned());
                 self.silent.push(one.name.clone());
             }
             Standing::Leaving if has_lasted => self.gone.push(one.name.clone()),
@@ -308,8 +305,7 @@ impl Found {
             Standing::Off if is_wanted => self.wanted.push(one.names()),
             Standing::Ended if one.state.is_disabled() => self.gone.push(one.name.clone()),
             Standing::Ended => {
-                self.failed.push(one.kind.name.clone());
-                self.ended.extend(one.container.cloned());
+                self.failed.extend(one.container.cloned());
                 self.gone.push(one.name.clone());
             }
             _ => {}
@@ -332,10 +328,7 @@ impl Found {
         changing: &Changing<'_>,
         memory: &mut Memory,
     ) -> Result<()> {
-        self.failed.sort_unstable();
-        self.failed.dedup();
-        self.failed.iter().for_each(|kind| nodes.pause(kind));
-        self.ended.iter().for_each(|container| nodes.tell_end(container));
+        self.failed.iter().for_each(|container| nodes.tell_failed(container));
         if !self.jobs.is_empty() {
             self.jobs.sort_unstable();
             self.jobs.dedup();

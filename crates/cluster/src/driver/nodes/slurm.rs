@@ -199,13 +199,13 @@ impl Nodes<'_> {
                 let is_silent = runs && has_lasted;
                 add(&mut found.silent, is_silent);
                 add(&mut found.wanted, !runs && may_start);
-                found.ended.extend(state.filter(|_| is_silent || !runs && may_start).cloned());
+                found.failed.extend(state.filter(|_| is_silent || !runs && may_start).cloned());
             } else if node.is_away() {
                 add(&mut found.gone, state.is_some());
                 add(&mut found.stay, node.is_off() && number <= kind.min && !is_lost);
             } else if !runs {
                 add(if is_lost { &mut found.cut_off } else { &mut found.lost }, true);
-                found.ended.extend(state.cloned());
+                found.failed.extend(state.cloned());
             }
         }
         // Those of a file that had more.
@@ -236,7 +236,7 @@ struct Found {
     /// Down for so long that they can be tried again.
     again: Vec<String>,
     /// Containers that should answer, and have ended or are silent.
-    ended: Vec<Container>,
+    failed: Vec<Container>,
 }
 
 impl Found {
@@ -251,10 +251,7 @@ impl Found {
             let names: Vec<&str> = all.iter().map(|name| &**name).collect();
             if names.is_empty() { Ok(()) } else { work(&names) }
         };
-        for container in &self.ended {
-            nodes.tell_end(container);
-            nodes.pause(&container.role);
-        }
+        self.failed.iter().for_each(|container| nodes.tell_failed(container));
         let done = [
             some(&self.gone, &|names| nodes.end(changing, names)),
             some(&self.silent, &|names| {
