@@ -7,17 +7,22 @@
 //! [`Outcome`]; a panic is a failure, `Err(Skip)` a skip that is printed and counted with the
 //! ignored ones.
 //!
+//! Cases that share something that only one of them may use at a time share a [lane]; a thread takes
+//! the next case whose lane is free, so that none waits for another one's lock.
+//!
 //! A failing case is run once more, and reported as `UNSTABLE` if it passes then.
 //!
 //! [`Known`] differences turn a failure into a skip that cites the reason, and a pass into a
 //! failure, so that the list stays up to date.
+//!
+//! [lane]: Suite::case_in
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -35,9 +40,15 @@ pub struct Known {
     pub reason: &'static str,
 }
 
+struct Case<'a> {
+    name: String,
+    lane: Option<String>,
+    body: Body<'a>,
+}
+
 /// A suite under construction.
 pub struct Suite<'a> {
-    cases: Vec<(String, Body<'a>)>,
+    cases: Vec<Case<'a>>,
     skipped: Vec<(String, String)>,
     known: &'a [Known],
     threads: usize,
@@ -79,7 +90,17 @@ impl<'a> Suite<'a> {
 
     /// Adds a case.
     pub fn case(&mut self, name: String, body: impl Fn() -> Outcome + Send + Sync + 'a) {
-        self.cases.push((name, Box::new(body)));
+        self.cases.push(Case { name, lane: None, body: Box::new(body) });
+    }
+
+    /// Adds a case that runs beside no other one of the same lane.
+    pub fn case_in(
+        &mut self,
+        lane: &str,
+        name: String,
+        body: impl Fn() -> Outcome + Send + Sync + 'a,
+    ) {
+        self.cases.push(Case { name, lane: Some(lane.to_owned()), body: Box::new(body) });
     }
 
     /// Adds a whole group that cannot run here.
@@ -91,11 +112,11 @@ impl<'a> Suite<'a> {
     pub fn run(mut self) -> ExitCode {
         let wishes = Wishes::read(std::env::args().skip(1), self.threads);
         let all = self.cases.len() + self.skipped.len();
-        self.cases.retain(|(name, _)| wishes.want(name));
+        self.cases.retain(|case| wishes.want(&case.name));
         self.skipped.retain(|(name, _)| wishes.want(name));
         if wishes.list {
-            for (name, _) in &self.cases {
-                println!("{name}: test");
+            for case in &self.cases {
+                println!("{}: test", case.name);
             }
             return ExitCode::SUCCESS;
         }
@@ -107,16 +128,15 @@ impl<'a> Suite<'a> {
         }
         silence_panics();
         let known = self.known;
-        let queue = Mutex::new(self.cases.into_iter().collect::<VecDeque<_>>());
+        let queue = Queue::new(self.cases);
         let ends = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for _ in 0..wishes.threads {
                 scope.spawn(|| {
-                    loop {
-                        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                        let Some((name, body)) = next else { break };
+                    while let Some(Case { name, lane, body }) = queue.next() {
                         let started = Instant::now();
                         let end = judge(known, &name, twice(&name, &body));
+                        queue.ended(lane.as_deref());
                         let seconds = started.elapsed().as_secs_f64();
                         let slow = if seconds > 5.0 {
                             format!(" ({seconds:.1} s)")
@@ -139,6 +159,56 @@ impl<'a> Suite<'a> {
         });
         let ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
         report(&ends, self.skipped.len(), all - total, began)
+    }
+}
+
+/// Cases that have not begun.
+struct Queue<'a> {
+    waiting: Mutex<Waiting<'a>>,
+    /// A lane became free.
+    freed: Condvar,
+}
+
+struct Waiting<'a> {
+    cases: Vec<Case<'a>>,
+    /// Lanes of cases that run.
+    busy: HashSet<String>,
+}
+
+impl<'a> Queue<'a> {
+    fn new(cases: Vec<Case<'a>>) -> Self {
+        let waiting = Mutex::new(Waiting { cases, busy: HashSet::new() });
+        Self { waiting, freed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting<'a>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first case whose lane is free, which takes it; waits for one; `None` if none is left.
+    fn next(&self) -> Option<Case<'a>> {
+        let mut waiting = self.lock();
+        loop {
+            if waiting.cases.is_empty() {
+                return None;
+            }
+            let is_free = |lane: &str| !waiting.busy.contains(lane);
+            let free =
+                waiting.cases.iter().position(|case| case.lane.as_deref().is_none_or(is_free));
+            if let Some(at) = free {
+                let case = waiting.cases.remove(at);
+                waiting.busy.extend(case.lane.clone());
+                return Some(case);
+            }
+            waiting = self.freed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn ended(&self, lane: Option<&str>) {
+        if let Some(lane) = lane {
+            self.lock().busy.remove(lane);
+            self.freed.notify_all();
+        }
     }
 }
 
@@ -309,6 +379,29 @@ mod tests {
         assert_eq!(told("one"), "one");
         assert_eq!(told("1\n2\n3\n4\n5"), "1 | 2 | 3 | 4 | 5");
         assert_eq!(told("1\n2\n3\n4\n5\n6\n7\n8\n9"), "1 | 2 | 3 | 4 | ... | 6 | 7 | 8 | 9");
+    }
+
+    #[test]
+    fn a_lane_has_one_case_at_a_time() {
+        let case = |name: &str, lane: Option<&str>| Case {
+            name: name.to_owned(),
+            lane: lane.map(str::to_owned),
+            body: Box::new(|| Ok(())),
+        };
+        let all = [("a", Some("x")), ("b", Some("x")), ("c", None), ("d", Some("y"))];
+        let queue = Queue::new(all.into_iter().map(|(name, lane)| case(name, lane)).collect());
+        let next = || queue.next().expect("a case").name;
+        assert_eq!([next(), next(), next()], ["a", "c", "d"]);
+        thread::scope(|scope| {
+            let last = scope.spawn(next);
+            queue.ended(None);
+            queue.ended(Some("y"));
+            thread::sleep(std::time::Duration::from_millis(50));
+            assert!(!last.is_finished());
+            queue.ended(Some("x"));
+            assert_eq!(last.join().expect("the thread"), "b");
+        });
+        assert!(queue.next().is_none());
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::built;
+use crate::command::find_program;
 
 /// Without subordinate ids.
 pub const PLAIN: &str = "coracle-plain";
@@ -75,7 +76,10 @@ impl User {
             words.push(no_namespaces().expect("asked before").into());
         }
         if self.uid != rustix::process::getuid().as_raw() {
-            words.push("setpriv".into());
+            // By its path: a name is looked up in the new `PATH` after a fork, which copies the
+            // tables of all memory of the suite; for a path std uses `posix_spawn`.
+            let setpriv = find_program("setpriv").map_or_else(|| "setpriv".into(), OsString::from);
+            words.push(setpriv);
             words.push(format!("--reuid={}", self.uid).into());
             words.push(format!("--regid={}", self.gid).into());
             words.push("--clear-groups".into());

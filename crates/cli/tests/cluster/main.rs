@@ -1,7 +1,7 @@
 //! The cluster suite: `coracle cluster` on this machine, as users without privileges.
 //!
 //! Each world is a user where user namespaces are allowed or forbidden, with a home of its own; its
-//! cases take turns. After each case nothing of it is left: no container, no network, no directory
+//! cases run one after another. After each case nothing of it is left: no container, no network, no directory
 //! of a cluster. [`kills`] ends drivers in the middle of everything.
 
 mod batch;
@@ -21,8 +21,9 @@ mod world;
 use std::process::ExitCode;
 
 use testkit::harness::Suite;
+use testkit::skip::Outcome;
 
-use world::{Lab, Stage, World};
+use world::{Lab, Part, Stage, World};
 
 /// Long cases of the driver alone are tried in one world, so that both take as long, unless all are
 /// asked for.
@@ -38,13 +39,46 @@ const ONCE: [(&str, &str); 9] = [
     ("held", "allowed"),
 ];
 
+/// Cases of a network of packets.
+const PACKETS: [(&str, &str); 1] = [("pair_moves", "allowed")];
+
 /// A case, with a directory for its cluster files.
 type Case = (&'static str, fn(&Lab<'_>));
+
+/// Adds cases to all worlds of a part, or to the one that is told for them.
+fn add_to<'a, F>(
+    suite: &mut Suite<'a>,
+    stage: &'a Stage,
+    part: Part,
+    cases: impl IntoIterator<Item = (&'static str, F)>,
+) where
+    F: Fn(&Lab<'_>) -> Outcome + Copy + Send + Sync + 'a,
+{
+    let is_all = std::env::var_os(testkit::person::ALL).is_some();
+    let (packets, once) = (PACKETS.iter(), ONCE.iter().filter(|_| !is_all));
+    for (name, case) in cases {
+        let mut told = packets.clone().chain(once.clone()).filter(|(told, _)| *told == name);
+        let only = told.next().map(|(_, label)| *label);
+        let wanted =
+            |world: &&World| world.part == part && only.is_none_or(|only| world.label == only);
+        for world in stage.worlds.iter().filter(wanted) {
+            let name = format!("{}::{name}", world.label);
+            suite.case_in(&world.lane(), name, move || world.try_out(case));
+        }
+    }
+}
 
 fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     for (name, reason) in &stage.missing {
         suite.skipped(name, reason);
     }
+    // None of these is ever skipped.
+    let always = |(name, case): (&'static str, fn(&Lab<'_>))| {
+        (name, move |lab: &Lab<'_>| {
+            case(lab);
+            Ok(())
+        })
+    };
     let groups = [
         services::CASES,
         runs::CASES,
@@ -53,55 +87,21 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
         floods::CASES,
         kills::CASES,
         mistakes::CASES,
-    ]
-    .concat();
-    for (name, case) in groups {
-        for world in stage.worlds.iter().filter(|world| world.is_whole) {
-            suite.case(format!("{}::{name}", world.label), move || {
-                world.try_out(|lab| {
-                    case(lab);
-                    Ok(())
-                })
-            });
-        }
+    ];
+    add_to(suite, stage, Part::Batch, batch::CASES.iter().copied());
+    add_to(suite, stage, Part::Most, groups.concat().into_iter().map(always));
+    add_to(suite, stage, Part::Most, [("debian_service", services::debian_service)]);
+    let more = [inside::CASES, web::CASES, elastic::CASES, site::CASES];
+    add_to(suite, stage, Part::Most, more.concat());
+    add_to(suite, stage, Part::Ids, [inside::USERS]);
+    add_to(suite, stage, Part::Ids, [services::SIX, runs::STATUS].map(always));
+    for world in &stage.worlds {
+        let name = format!("{}::nothing_is_left_of_{:?}", world.label, world.part);
+        suite.case_in(&world.lane(), name.to_lowercase(), || {
+            world.nothing_is_left();
+            Ok(())
+        });
     }
-    for world in stage.worlds.iter().filter(|world| world.is_whole) {
-        let case = services::debian_service;
-        suite.case(format!("{}::debian_service", world.label), move || world.try_out(case));
-    }
-    let is_all = std::env::var_os(testkit::person::ALL).is_some();
-    let more = [inside::CASES, web::CASES, batch::CASES, elastic::CASES, site::CASES].concat();
-    for (name, case) in more {
-        let only = ONCE.iter().find(|(once, _)| *once == name && !is_all).map(|(_, label)| *label);
-        let wanted = |world: &&World| world.is_whole && only.is_none_or(|only| world.label == only);
-        for world in stage.worlds.iter().filter(wanted) {
-            suite.case(format!("{}::{name}", world.label), move || world.try_out(case));
-        }
-    }
-    for (name, case) in web::PACKETS {
-        for world in stage.worlds.iter().filter(|world| world.label == "allowed") {
-            suite.case(format!("{}::{name}", world.label), move || world.try_out(*case));
-        }
-    }
-    let (name, case) = inside::USERS;
-    for world in stage.worlds.iter().filter(|world| !world.is_whole) {
-        suite.case(format!("{}::{name}", world.label), move || world.try_out(case));
-    }
-    // What a range of ids could change.
-    for (name, case) in [services::SIX, runs::STATUS] {
-        for world in stage.worlds.iter().filter(|world| !world.is_whole) {
-            suite.case(format!("{}::{name}", world.label), move || {
-                world.try_out(|lab| {
-                    case(lab);
-                    Ok(())
-                })
-            });
-        }
-    }
-    suite.case("nothing_is_left".to_owned(), move || {
-        stage.nothing_is_left();
-        Ok(())
-    });
 }
 
 fn main() -> ExitCode {

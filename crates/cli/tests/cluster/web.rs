@@ -26,10 +26,8 @@ pub(crate) const CASES: &[Case] = &[
     ("replaced", replaced),
     ("rule", rule),
     ("refused", refused),
+    ("pair_moves", pair_moves),
 ];
-
-/// The same for a network of packets.
-pub(crate) const PACKETS: &[Case] = &[("pair_moves", pair_moves)];
 
 /// How long a change may take on a busy machine.
 const LONG: Duration = Duration::from_mins(1);

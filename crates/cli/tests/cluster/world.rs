@@ -5,8 +5,8 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use testkit::command::{Finished, Input, run_with, until};
@@ -46,38 +46,24 @@ impl Stage {
         let (mut worlds, mut missing) = (Vec::new(), Vec::new());
         for person in &people {
             let is_plain = person.user.kind() == "plain" || people.len() == 1;
-            for is_free in [true, false] {
-                let label = match (is_plain, is_free) {
-                    (true, true) => "allowed",
-                    (true, false) => "forbidden",
-                    (false, true) => "range",
-                    (false, false) => continue,
-                };
+            for (label, part) in if is_plain { PLAIN } else { RANGE } {
+                let is_free = *label != "forbidden";
                 if let (false, Err(why)) = (is_free, no_namespaces()) {
-                    missing.push((label.to_owned(), why));
+                    missing.push((format!("{label}, {part:?}"), why));
                     continue;
                 }
                 let owner = Some((person.user.uid, person.user.gid));
-                let home = scratch.dir(&format!("home-{label}"), owner, 0o755).map_err(text)?;
+                let home = scratch.dir(&format!("home-{label}-{part:?}"), owner, 0o755);
+                let home = home.map_err(text)?;
                 let setting = Setting { no_namespaces: !is_free, ..Setting::default() };
                 let person = person.at(&home);
                 let layout = home.join("layout");
                 image.write_layout(&layout, BOX).map_err(text)?;
                 person.run(&["load", "-q", "-i", &layout.display().to_string()]).ok();
-                worlds.push(World::new(person, label, setting, is_plain));
+                worlds.push(World::new(person, label, setting, *part));
             }
         }
         Ok(Self { worlds, missing, _scratch: scratch })
-    }
-
-    /// Checks that all processes of the cases have ended.
-    pub(crate) fn nothing_is_left(&self) {
-        for world in &self.worlds {
-            let _turn = world.turn.lock().unwrap_or_else(PoisonError::into_inner);
-            let gone = || world.processes().is_empty().then_some(());
-            let gone = until(Duration::from_secs(20), gone);
-            assert!(gone.is_some(), "processes are left: {:#?}", world.processes());
-        }
     }
 }
 
@@ -94,6 +80,26 @@ pub(crate) fn unbuilt() -> Result<Image, String> {
     Ok(Image::new().layer(layer).env("PATH", "/bin"))
 }
 
+/// The cases of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Batch systems, which wait for most of their time: they have worlds of their own, beside the
+    /// others.
+    Batch,
+    /// All others.
+    Most,
+    /// Those that a range of ids could change.
+    Ids,
+}
+
+const PLAIN: &[(&str, Part)] = &[
+    ("allowed", Part::Batch),
+    ("allowed", Part::Most),
+    ("forbidden", Part::Batch),
+    ("forbidden", Part::Most),
+];
+const RANGE: &[(&str, Part)] = &[("range", Part::Ids)];
+
 /// One user in one setting.
 pub(crate) struct World {
     pub(crate) person: Person,
@@ -101,10 +107,7 @@ pub(crate) struct World {
     setting: Setting,
     /// Words of `nsenter`, if commands run in namespaces of a case.
     entry: Vec<String>,
-    /// All cases, and not only those in which the user's kind matters.
-    pub(crate) is_whole: bool,
-    /// One case at a time, so that all that is there is its own.
-    turn: Mutex<()>,
+    pub(crate) part: Part,
     count: AtomicU32,
     debian: OnceLock<Result<(), Skip>>,
     servers: OnceLock<Result<(), Skip>>,
@@ -112,14 +115,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    fn new(person: Person, label: &'static str, setting: Setting, is_whole: bool) -> Self {
+    fn new(person: Person, label: &'static str, setting: Setting, part: Part) -> Self {
         Self {
             person,
             label,
             setting,
             entry: Vec::new(),
-            is_whole,
-            turn: Mutex::new(()),
+            part,
             count: AtomicU32::new(0),
             debian: OnceLock::new(),
             servers: OnceLock::new(),
@@ -129,8 +131,13 @@ impl World {
 
     /// The same setting for another person, in namespaces that `nsenter` enters.
     pub(crate) fn entered(&self, person: Person, entry: Vec<String>) -> Self {
-        let new = Self::new(person, self.label, self.setting.clone(), self.is_whole);
+        let new = Self::new(person, self.label, self.setting.clone(), self.part);
         Self { entry, ..new }
+    }
+
+    /// One case at a time, so that all that is there is its own.
+    pub(crate) fn lane(&self) -> String {
+        self.person.home.display().to_string()
     }
 
     /// A command of the user.
@@ -153,7 +160,6 @@ impl World {
 
     /// Runs a case, and checks that nothing of it is left.
     pub(crate) fn try_out(&self, case: impl Fn(&Lab<'_>) -> Outcome) -> Outcome {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let lab = Lab { world: self, dir: self.person.dir(&format!("lab-{number}")) };
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case(&lab)));
@@ -163,6 +169,13 @@ impl World {
         let outcome = outcome.unwrap_or_else(|payload| std::panic::resume_unwind(payload));
         lab.is_clean();
         outcome
+    }
+
+    /// Checks that all processes of the cases have ended.
+    pub(crate) fn nothing_is_left(&self) {
+        let gone = || self.processes().is_empty().then_some(());
+        let gone = until(Duration::from_secs(20), gone);
+        assert!(gone.is_some(), "processes are left: {:#?}", self.processes());
     }
 
     /// Processes of this home.

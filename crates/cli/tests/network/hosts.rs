@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
@@ -40,14 +40,10 @@ pub(crate) const CASES: &[(&str, Case)] =
 /// Cases for modes without namespaces, whose containers share their host's ports.
 pub(crate) const BESIDE: &[(&str, Case)] = &[("far_strangers", strangers)];
 
-/// Three hosts with one network.
+/// Three hosts with one network. Its cases run one after another.
 pub(crate) struct Far {
     hosts: Hosts,
     people: Vec<Person>,
-    /// One case at a time: all use the same network.
-    turn: Mutex<()>,
-    /// Cases that have begun and not ended.
-    begun: AtomicUsize,
     meetings: std::path::PathBuf,
 }
 
@@ -68,8 +64,7 @@ impl Far {
         };
         let people: Vec<Person> = (1..=3).map(home).collect();
         let meetings = scratch.dir(&format!("{what}-meetings"), owner, 0o777).expect("a directory");
-        let (turn, begun) = Default::default();
-        let far = Self { hosts, people, turn, begun, meetings };
+        let far = Self { hosts, people, meetings };
         far.load(bin);
         far.join();
         far
@@ -116,11 +111,6 @@ impl Far {
 
     fn run(&self, host: usize, words: &[&str]) -> Finished {
         run_with(&mut self.command(host, words), Input::Null, crate::LIMIT)
-    }
-
-    fn turn(&self) -> Turn<'_> {
-        self.begun.fetch_add(1, Ordering::AcqRel);
-        Turn { begun: &self.begun, _lock: self.turn.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
     /// The command for a program in a new container of a host, which is called by its number.
@@ -188,7 +178,6 @@ impl Far {
         program: &Program,
         (oracle, second): (&Oracle, usize),
     ) {
-        let _turn = self.turn();
         let right = oracle.lines(program);
         let here = compare::lines(&self.pair(mode, program, second));
         let mut known = known::of(program.name, mode == "N1");
@@ -197,7 +186,6 @@ impl Far {
 
     /// What a program says alone in a container is what it says alone in a real namespace.
     pub(crate) fn alone(&self, mode: &str, program: &Program, oracle: &Oracle) {
-        let _turn = self.turn();
         let right = oracle.lines(program);
         let path = format!("/bin/{}", program.name);
         let options = ["--rm", "--name", "one", "--ip", FIRST[0]];
@@ -210,7 +198,6 @@ impl Far {
     /// No pair meets when the links are cut: what it says otherwise does not come from what the
     /// simulated hosts share.
     pub(crate) fn sentinel(&self, mode: &str, program: &Program, oracle: &Oracle) {
-        let _turn = self.turn();
         let right = oracle.lines(program);
         self.hosts.cut(1, true);
         let here = compare::lines(&self.pair(mode, program, 1));
@@ -234,9 +221,6 @@ impl Far {
 
     /// Nothing is left on the hosts after the last case.
     pub(crate) fn ends_well(&self) {
-        let others = || (self.begun.load(Ordering::Acquire) == 0).then_some(());
-        assert!(until(4 * crate::LIMIT, others).is_some(), "other cases do not end");
-        let _turn = self.turn();
         for host in 0..self.hosts.count() {
             let listed = self.run(host, &["ps", "-aq"]).ok().out();
             assert_eq!(listed, "", "containers of host {host}");
@@ -248,18 +232,6 @@ impl Far {
             let place = person.store().join("networks").join(NETWORK);
             assert!(!place.exists(), "{} is left", place.display());
         }
-    }
-}
-
-/// The right to use the hosts.
-struct Turn<'f> {
-    begun: &'f AtomicUsize,
-    _lock: MutexGuard<'f, ()>,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.begun.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -369,7 +341,6 @@ fn is_of(host: usize, text: &str) -> bool {
 
 /// Members are found by their names, forwards and backwards, and a client is known by its address.
 fn names(far: &Far, mode: &'static str) {
-    let _turn = far.turn();
     let server = far.serve(0, mode, "db", &["/bin/tool", "serve", "0.0.0.0", "80"]);
     let other = far.serve(1, mode, "web", &["/bin/tool", "receive", "0.0.0.0", "69"]);
     for host in 0..3 {
@@ -415,7 +386,6 @@ fn names(far: &Far, mode: &'static str) {
 
 /// A port that a member of another host has left may be a stranger's at once.
 fn strangers(far: &Far, mode: &'static str) {
-    let _turn = far.turn();
     let server = far.serve(0, mode, "db", &["/bin/tool", "serve", "0.0.0.0", "9432"]);
     let call = || far.once(1, mode, &["/bin/tool", "call", "100.80.0.2", "9432"]).ok().out();
     let text = call();
@@ -467,7 +437,6 @@ time.sleep(60)";
 
 /// Members of another network of the same hosts are not reached.
 fn networks(far: &Far, mode: &'static str) {
-    let _turn = far.turn();
     let server = far.serve(0, mode, "db", &["/bin/tool", "serve", "0.0.0.0", "9432"]);
     far.run(1, &["network", "create", "apart", "--subnet", "100.81.0.0/24"]).ok();
     let mode = format!("--execmode={mode}");
@@ -481,7 +450,6 @@ fn networks(far: &Far, mode: &'static str) {
 
 /// Members by packets of two hosts reach each other by IPv6, too.
 pub(crate) fn ipv6(far: &Far) -> Outcome {
-    let _turn = far.turn();
     crate::ipv6::exists()?;
     let server = far.serve(0, "N1", "db", &["/bin/lan", "serve6"]);
     let first = crate::ipv6::FIRST;
@@ -504,7 +472,6 @@ pub(crate) fn ipv6(far: &Far) -> Outcome {
 /// A program that connects right after another one has bound its port does not come too early.
 pub(crate) fn early(far: &Far) {
     const TIMES: &str = "1000";
-    let _turn = far.turn();
     let bind = far.meet();
     for pipe in ["a", "b"] {
         let path = far.meetings.join(pipe).display().to_string();
@@ -527,7 +494,6 @@ pub(crate) fn early(far: &Far) {
 
 /// A cut link is told, and nothing of it stays when it is mended.
 fn cut(far: &Far, mode: &'static str) {
-    let _turn = far.turn();
     let server = far.serve(0, mode, "db", &["/bin/tool", "serve", "0.0.0.0", "9432"]);
     let call = |how| far.once(1, mode, &["/bin/tool", how, "100.80.0.2", "9432"]).out();
     assert!(call("call").contains("100.80.0."), "{}", server.log());
@@ -541,7 +507,6 @@ fn cut(far: &Far, mode: &'static str) {
 
 /// An agent that is killed has a successor, and connections live on.
 fn agent(far: &Far, mode: &'static str) {
-    let _turn = far.turn();
     let server = far.serve(0, mode, "db", &["/bin/tool", "echo", "0.0.0.0", "9432"]);
     let words = ["/bin/tool", "stay", "100.80.0.2", "9432"];
     let options = ["-i", "--rm", "--name", "client"];

@@ -151,25 +151,27 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
         });
     }
     suite.case("oracle::python".to_owned(), move || stage.oracle()?.python().map(drop));
-    // The worlds take turns: each runs one case at a time.
+    // Each world runs one case at a time.
     for program in PROGRAMS {
         for world in &stage.worlds {
             let is_whole = ALL.contains(&world.mode) || world.has_packets();
             if program.runs_in(world.mode) && (program.short || is_whole) {
-                suite.case(format!("{}::{}", world.label, program.name), move || {
-                    stage.compare(world, program)
-                });
+                suite.case_in(
+                    world.label,
+                    format!("{}::{}", world.label, program.name),
+                    move || stage.compare(world, program),
+                );
             }
         }
     }
     let long = || stage.worlds.iter().filter(|world| ALL.contains(&world.mode));
     let packets = || stage.worlds.iter().filter(|world| world.has_packets());
     for world in long().chain(packets()) {
-        suite.case(format!("{}::python", world.label), move || stage.python(world));
+        suite.case_in(world.label, format!("{}::python", world.label), move || stage.python(world));
     }
     for (name, case) in packets::CASES {
         for world in packets() {
-            suite.case(format!("{}::{name}", world.label), move || {
+            suite.case_in(world.label, format!("{}::{name}", world.label), move || {
                 case(world);
                 Ok(())
             });
@@ -177,7 +179,7 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     }
     for (name, case) in names::CASES {
         for world in long().chain(packets()) {
-            suite.case(format!("{}::{name}", world.label), move || {
+            suite.case_in(world.label, format!("{}::{name}", world.label), move || {
                 case(world);
                 Ok(())
             });
@@ -185,30 +187,30 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     }
     for (name, case) in outside::CASES {
         for world in packets() {
-            suite.case(format!("{}::{name}", world.label), move || {
+            suite.case_in(world.label, format!("{}::{name}", world.label), move || {
                 case(world, (&stage.scratch, &stage.debian(world)?, &stage.person))
             });
         }
     }
     for (name, case) in packets::HELPED {
         for world in packets() {
-            suite.case(format!("{}::{name}", world.label), move || case(world));
+            suite.case_in(world.label, format!("{}::{name}", world.label), move || case(world));
         }
     }
     for (name, case) in ipv6::CASES {
         for world in packets() {
-            suite.case(format!("{}::{name}", world.label), move || case(world));
+            suite.case_in(world.label, format!("{}::{name}", world.label), move || case(world));
         }
     }
     for world in long().filter(|world| world.mode != "F2") {
-        suite.case(format!("{}::ipv6_is_for_packets", world.mode), move || {
+        suite.case_in(world.label, format!("{}::ipv6_is_for_packets", world.mode), move || {
             ipv6::for_packets(world);
             Ok(())
         });
     }
     for (name, case) in strangers::CASES.iter().chain(explained::CASES) {
         for world in long() {
-            suite.case(format!("{}::{name}", world.mode), move || {
+            suite.case_in(world.label, format!("{}::{name}", world.mode), move || {
                 case(world);
                 Ok(())
             });
@@ -216,50 +218,50 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     }
 }
 
-/// Networks of several hosts. The last case looks at what is left, so all of them run in one case.
+/// Networks of several hosts. All use the same, and the last case looks at what is left.
 fn add_hosts<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     let has = |mode: &&str| stage.worlds.iter().any(|world| world.mode == *mode);
     let modes = || ALL.into_iter().chain(["N1"]).filter(has);
     let pair = || PROGRAMS.iter().find(|program| program.name == "pair").expect("a pair");
     for mode in modes() {
-        suite.case(format!("{mode}::far_pair"), move || {
+        suite.case_in("far", format!("{mode}::far_pair"), move || {
             stage.far()?.compare(mode, pair(), (stage.oracle()?, 1));
             Ok(())
         });
-        suite.case(format!("{mode}::near_pair"), move || {
+        suite.case_in("far", format!("{mode}::near_pair"), move || {
             stage.far()?.compare(mode, pair(), (stage.oracle()?, 0));
             Ok(())
         });
         let beside = hosts::BESIDE.iter().filter(|_| mode != "N1");
         for (name, case) in hosts::CASES.iter().chain(beside) {
-            suite.case(format!("{mode}::{name}"), move || {
+            suite.case_in("far", format!("{mode}::{name}"), move || {
                 case(stage.far()?, mode);
                 Ok(())
             });
         }
     }
     if has(&"N1") {
-        suite.case("N1::far_ipv6".to_owned(), move || hosts::ipv6(stage.far()?));
+        suite.case_in("far", "N1::far_ipv6".to_owned(), move || hosts::ipv6(stage.far()?));
     }
     // At the host's own address instead of one of 127.0.0.0/8.
     for program in PROGRAMS.iter().filter(|one| !one.is_pair && one.runs_in("I1")) {
-        suite.case(format!("I1::near_{}", program.name), move || {
+        suite.case_in("far", format!("I1::near_{}", program.name), move || {
             stage.far()?.alone("I1", program, stage.oracle()?);
             Ok(())
         });
     }
-    suite.case("I1::far_early".to_owned(), move || {
+    suite.case_in("far", "I1::far_early".to_owned(), move || {
         hosts::early(stage.far()?);
         Ok(())
     });
-    suite.case("I1::far_sentinel".to_owned(), move || {
+    suite.case_in("far", "I1::far_sentinel".to_owned(), move || {
         stage.far()?.sentinel("I1", pair(), stage.oracle()?);
         Ok(())
     });
     suite.case("far::faults".to_owned(), move || {
         hosts::faults(&stage.scratch, &stage.person, &stage.bin)
     });
-    suite.case("far::ends_well".to_owned(), move || {
+    suite.case_in("far", "far::ends_well".to_owned(), move || {
         stage.far()?.ends_well();
         Ok(())
     });
@@ -273,8 +275,9 @@ fn main() -> ExitCode {
     match &stage {
         Err(reason) => suite.skipped("network", reason),
         Ok(stage) => {
-            add(&mut suite, stage);
+            // They are the longest row of cases that run one after another.
             add_hosts(&mut suite, stage);
+            add(&mut suite, stage);
         }
     }
     suite.run()
