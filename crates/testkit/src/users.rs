@@ -11,7 +11,8 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::IntoRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -73,7 +74,7 @@ impl User {
     ) -> Command {
         let mut words: Vec<OsString> = Vec::new();
         if setting.no_namespaces {
-            words.push(no_namespaces().expect("asked before").into());
+            words.extend_from_slice(forbidding().expect("asked before"));
         }
         if self.uid != rustix::process::getuid().as_raw() {
             // By its path: a name is looked up in the new `PATH` after a fork, which copies the
@@ -169,6 +170,41 @@ pub fn create() -> io::Result<()> {
 pub fn no_namespaces() -> Result<&'static Path, String> {
     static TRIED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     TRIED.get_or_init(find_no_namespaces).as_deref().map_err(Clone::clone)
+}
+
+/// The words before a program that runs in the one namespace of this suite in which no other can be
+/// made. One for all, as on a host: Coracle keeps what it finds out about a host for each namespace.
+fn forbidding() -> Result<&'static [OsString], String> {
+    static WORDS: OnceLock<Result<Vec<OsString>, String>> = OnceLock::new();
+    let words = WORDS.get_or_init(|| {
+        let namespace = forbidden_namespace().map_err(|error| format!("no namespace: {error}"))?;
+        let enter = find_program("nsenter").ok_or("nsenter is not installed")?;
+        // It stays open as long as the suite runs.
+        let (suite, file) = (std::process::id(), namespace.into_raw_fd());
+        Ok(vec![
+            enter.into(),
+            format!("--user=/proc/{suite}/fd/{file}").into(),
+            "--preserve-credentials".into(),
+            "--".into(),
+        ])
+    });
+    words.as_deref().map_err(Clone::clone)
+}
+
+/// A namespace in which no other can be made, which a program of this crate has made.
+fn forbidden_namespace() -> io::Result<fs::File> {
+    let program = no_namespaces().map_err(io::Error::other)?;
+    let mut holder =
+        Command::new(program).arg("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let (input, output) = (holder.stdin.take(), holder.stdout.take());
+    let mut pipes = input.zip(output).ok_or_else(|| io::Error::other("no pipes"))?;
+    // What comes back says that the namespace is complete.
+    pipes.0.write_all(b".")?;
+    pipes.1.read_exact(&mut [0])?;
+    let namespace = fs::File::open(format!("/proc/{}/ns/user", holder.id()));
+    drop(pipes);
+    holder.wait()?;
+    namespace
 }
 
 fn find_no_namespaces() -> Result<PathBuf, String> {

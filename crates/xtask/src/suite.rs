@@ -35,7 +35,13 @@ impl Counts {
         if self.finished && self.failed == 0 {
             return Ok(());
         }
-        Err(format!("{} tests failed, {} binaries broke", self.failed, self.broken.len()))
+        // With their names: of a log that is cut short this line may be all that is left.
+        Err(format!(
+            "{} tests failed, {} binaries broke: {}",
+            self.failed,
+            self.broken.len(),
+            [&*self.failures, &*self.broken].concat().join(", ")
+        ))
     }
 
     /// Prints the skipped tests by reason, the times and the sums.
