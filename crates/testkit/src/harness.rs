@@ -7,8 +7,8 @@
 //! [`Outcome`]; a panic is a failure, `Err(Skip)` a skip that is printed and counted with the
 //! ignored ones.
 //!
-//! Cases that share something that only one of them may use at a time share a [lane]; a thread takes
-//! the next case whose lane is free, so that none waits for another one's lock.
+//! Cases that share something that only one of them may use at a time share a [lane]; a thread
+//! takes the next case whose lane is free, so that none waits for another one's lock.
 //!
 //! A failing case is run once more, and reported as `UNSTABLE` if it passes then.
 //!

@@ -172,8 +172,9 @@ pub fn no_namespaces() -> Result<&'static Path, String> {
     TRIED.get_or_init(find_no_namespaces).as_deref().map_err(Clone::clone)
 }
 
-/// The words before a program that runs in the one namespace of this suite in which no other can be
-/// made. One for all, as on a host: Coracle keeps what it finds out about a host for each namespace.
+/// The words before a program that runs in the one namespace of this suite in which no other can
+/// be made. One for all, as on a host: Coracle keeps what it finds out about a host for each
+/// namespace.
 fn forbidding() -> Result<&'static [OsString], String> {
     static WORDS: OnceLock<Result<Vec<OsString>, String>> = OnceLock::new();
     let words = WORDS.get_or_init(|| {

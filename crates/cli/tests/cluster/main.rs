@@ -1,8 +1,8 @@
 //! The cluster suite: `coracle cluster` on this machine, as users without privileges.
 //!
-//! Each world is a user where user namespaces are allowed or forbidden, with a home of its own; its
-//! cases run one after another. After each case nothing of it is left: no container, no network, no directory
-//! of a cluster. [`kills`] ends drivers in the middle of everything.
+//! Each world is a user where user namespaces are allowed or forbidden, with a home of its own;
+//! its cases run one after another. After each case nothing of it is left: no container, no
+//! network, no directory of a cluster. [`kills`] ends drivers in the middle of everything.
 
 mod batch;
 mod commands;
