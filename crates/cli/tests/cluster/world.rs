@@ -83,8 +83,7 @@ pub(crate) fn unbuilt() -> Result<Image, String> {
 /// The cases of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Batch systems, which wait for most of their time: they have worlds of their own, beside the
-    /// others.
+    /// Those of batch systems, which wait for most of their time, beside the others.
     Batch,
     /// All others.
     Most,
@@ -135,7 +134,7 @@ impl World {
         Self { entry, ..new }
     }
 
-    /// One case at a time, so that all that is there is its own.
+    /// The lane of its cases: one at a time, so that all that is there is the case's own.
     pub(crate) fn lane(&self) -> String {
         self.person.home.display().to_string()
     }

@@ -64,7 +64,7 @@ fn shell_and_tools(w: &World) -> Outcome {
     assert!(done.ok().out().starts_with("y\n") && done.out().contains("/etc/passwd"), "{done:?}");
     let mask = sh(w, &image, &[], "grep -E 'Sig(Ign|Blk)' /proc/self/status").ok().out();
     assert!(
-        mask.contains(&format!("SigIgn:\t{:016x}", inherited_ignores()))
+        mask.contains(&format!("SigIgn:\t{:016x}", inherited_ignores(w)))
             && mask.contains("SigBlk:\t0000000000000000"),
         "{mask}"
     );
