@@ -6,7 +6,7 @@
 //! them. Ending its first process ends everything on it at once, as a power failure does. Needs
 //! root.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -24,11 +24,19 @@ pub(crate) fn inside(first: u32, kinds: &[&str], command: &Command) -> Command {
     let mut there = Command::new("nsenter");
     there.arg(format!("--target={first}"));
     there.args(kinds.iter().map(|kind| format!("--{kind}")));
+    let mut words: Vec<&OsStr> =
+        [command.get_program()].into_iter().chain(command.get_args()).collect();
+    // What the command would enter itself (`users`) is entered here: the file of that namespace is
+    // not in the machine's `/proc`. `nsenter` opens all files first, and enters the user namespace
+    // last.
+    let end = words.iter().position(|word| *word == "--");
+    if let Some(end) = end.filter(|_| Path::new(words[0]).ends_with("nsenter")) {
+        there.args(words.drain(..=end).skip(1).take(end - 1));
+    }
     there
         .arg(format!("--pid=/proc/{first}/ns/pid_for_children"))
         .arg("--")
-        .arg(command.get_program())
-        .args(command.get_args())
+        .args(words)
         .env_clear()
         .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
         .current_dir("/");
