@@ -15,9 +15,6 @@ fn main() {
     println!("cargo:rerun-if-changed=functions.txt");
     if env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|machine| machine == "x86_64") {
         println!("cargo:rustc-link-arg-bins=-Wl,-u,coracle_entry,-e,coracle_entry");
-        // `std` refers to it weakly, and a weak reference takes nothing from an archive. Without it
-        // a command with a directory is forked, which copies the page tables of a large suite.
-        println!("cargo:rustc-link-arg-tests=-Wl,-u,posix_spawn_file_actions_addchdir_np");
         if let (Ok("release"), Ok(here), Ok(out)) =
             (env::var("PROFILE").as_deref(), env::var("CARGO_MANIFEST_DIR"), env::var("OUT_DIR"))
         {

@@ -5,20 +5,20 @@ use std::process::{Command, ExitCode, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::command::{Finished, Input, run_with, until, wait};
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 use testkit::person::{LIMIT, Person, everybody};
 use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
 use testkit::slurm::Cluster;
 
-fn main() -> ExitCode {
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
     let scratch = Scratch::new("batch-cli").expect("a directory");
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_coracle"));
+    let program = crate::program::coracle();
     let people = everybody(&scratch, program).expect("users");
     let person = people.first().expect("a user");
-    let mut suite = Suite::new();
+    let mut suite = Suite::new("batch");
     suite.case("slurm::up_status_down_and_ctrl_c".into(), || slurm(person));
-    suite.run()
+    suite.run(wishes)
 }
 
 /// A user of a Slurm.

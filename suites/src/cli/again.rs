@@ -5,8 +5,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use tempfile::TempDir;
+use testkit::skip::Outcome;
 
-use crate::{command, coracle, printed, transcript};
+use crate::cli::{Case, command, coracle, printed, transcript};
+
+pub(super) const CASES: &[(&str, Case)] = &[
+    ("each_flag_counts_or_is_refused", each_flag_counts_or_is_refused),
+    ("what_is_decided_before_is_named", what_is_decided_before_is_named),
+];
 
 /// Flags without an effect on a plan: they concern pulling an image, or the session around the
 /// program.
@@ -118,8 +124,7 @@ fn flags(home: &Path) -> Vec<(String, bool)> {
     options.filter(|(name, _)| name.starts_with("--")).collect()
 }
 
-#[test]
-fn each_flag_counts_or_is_refused() {
+fn each_flag_counts_or_is_refused() -> Outcome {
     let home = TempDir::new().unwrap();
     let home = home.path();
     printed(home, &["create", "--name", "here", "--execmode", "I1", "hello"]);
@@ -148,10 +153,10 @@ fn each_flag_counts_or_is_refused() {
         let words: Vec<&str> = std::iter::once(name.as_str()).chain(value).collect();
         assert!(explain(&words) != plain, "{words:?} changes nothing, and nothing is said of it");
     }
+    Ok(())
 }
 
-#[test]
-fn what_is_decided_before_is_named() {
+fn what_is_decided_before_is_named() -> Outcome {
     let home = TempDir::new().unwrap();
     let home = home.path();
     printed(home, &["create", "--name", "here", "hello"]);
@@ -173,4 +178,5 @@ fn what_is_decided_before_is_named() {
         let reason = format!("error: {} is decided when a container is made", flag[0]);
         assert!(said.starts_with(&reason) && said.ends_with("status 125"), "{said}");
     }
+    Ok(())
 }

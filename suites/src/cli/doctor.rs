@@ -7,13 +7,24 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::skip::Outcome;
 
-use crate::{coracle, printed, transcript};
+use crate::cli::{Case, coracle, printed, transcript};
+
+pub(super) const CASES: &[(&str, Case)] = &[
+    ("the_choice_follows_what_the_host_allows", the_choice_follows_what_the_host_allows),
+    (
+        "a_directory_that_is_yet_to_be_a_store_stays_empty",
+        a_directory_that_is_yet_to_be_a_store_stays_empty,
+    ),
+    ("a_process_of_a_trial_ends_with_it", a_process_of_a_trial_ends_with_it),
+];
 
 fn run(fence: &Path, home: &Path, forbidden: &[&str], words: &[&str]) -> Output {
     Command::new(fence)
         .args(forbidden)
-        .args(["--", env!("CARGO_BIN_EXE_coracle")])
+        .arg("--")
+        .arg(crate::program::coracle())
         .args(words)
         .env_clear()
         .env("HOME", home)
@@ -24,16 +35,14 @@ fn run(fence: &Path, home: &Path, forbidden: &[&str], words: &[&str]) -> Output 
 }
 
 /// The forbidden features; the chosen mode; modes that are refused, each with a word of the reason.
-type Case<'a> = (&'a [&'a str], Option<&'a str>, &'a [(&'a str, &'a str)]);
+type Choice<'a> = (&'a [&'a str], Option<&'a str>, &'a [(&'a str, &'a str)]);
 
-#[test]
-fn the_choice_follows_what_the_host_allows() {
+fn the_choice_follows_what_the_host_allows() -> Outcome {
     let place = TempDir::new().unwrap();
     let Some(fence) = testkit::fence::fence(place.path()) else {
-        println!("SKIP the_choice_follows_what_the_host_allows: no gcc");
-        return;
+        testkit::skip!("no gcc");
     };
-    let cases: [Case<'_>; 4] = [
+    let cases: [Choice<'_>; 4] = [
         (&["namespaces"], Some("I1"), &[("N1", "unshare")]),
         (
             &["namespaces", "tracing"],
@@ -72,6 +81,7 @@ fn the_choice_follows_what_the_host_allows() {
         assert_eq!(text.matches(", chosen").count(), usize::from(chosen.is_some()), "{text}");
         assert_eq!(text.matches(": unusable: ").count(), refused_in(&report), "{text}");
     }
+    Ok(())
 }
 
 fn refused_in(report: &Value) -> usize {
@@ -81,8 +91,7 @@ fn refused_in(report: &Value) -> usize {
 }
 
 /// Facts about a host are cached in stores, and nowhere else.
-#[test]
-fn a_directory_that_is_yet_to_be_a_store_stays_empty() {
+fn a_directory_that_is_yet_to_be_a_store_stays_empty() -> Outcome {
     let home = TempDir::new().unwrap();
     let place = home.path().join(".local/share/coracle");
     std::fs::create_dir_all(&place).unwrap();
@@ -90,18 +99,19 @@ fn a_directory_that_is_yet_to_be_a_store_stays_empty() {
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
     printed(home.path(), &["create", "hello"]);
     assert!(place.join("store.json").exists());
+    Ok(())
 }
 
 /// A trial ends one of the guest's processes by a signal. Where the trial itself is ended before
 /// that, the process ends too: it keeps nothing that it was given, such as the lock of a cluster.
-#[test]
-fn a_process_of_a_trial_ends_with_it() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
-    command.args([engine::engines::inprocess::probe::WORD, "wait"]).stdin(Stdio::piped());
+fn a_process_of_a_trial_ends_with_it() -> Outcome {
+    let mut command = Command::new(crate::program::coracle());
+    command.args(["_self-test", "wait"]).stdin(Stdio::piped());
     let mut waiting = command.spawn().unwrap();
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(waiting.try_wait().unwrap(), None, "it waits for a signal");
     drop(waiting.stdin.take());
     let ended = testkit::command::until(Duration::from_secs(30), || waiting.try_wait().unwrap());
     assert_eq!(ended.and_then(|status| status.code()), Some(1));
+    Ok(())
 }

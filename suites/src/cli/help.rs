@@ -1,8 +1,19 @@
 //! Tests of help texts. A change of one is a change of the interface, and fails here.
 
 use tempfile::TempDir;
+use testkit::skip::Outcome;
 
-use crate::printed;
+use crate::cli::{Case, printed};
+
+pub(super) const CASES: &[(&str, Case)] = &[
+    ("overview", overview),
+    ("every_command", every_command),
+    ("formats", formats),
+    (
+        "completions_and_pages_come_from_the_same_declarations",
+        completions_and_pages_come_from_the_same_declarations,
+    ),
+];
 
 /// Commands in the overview: the first words of the indented lines.
 fn commands(overview: &str) -> Vec<String> {
@@ -17,17 +28,16 @@ fn commands(overview: &str) -> Vec<String> {
         .collect()
 }
 
-#[test]
-fn overview() {
+fn overview() -> Outcome {
     let home = TempDir::new().unwrap();
     let overview = printed(home.path(), &["--help"]);
     insta::assert_snapshot!("overview", overview);
     assert_eq!(printed(home.path(), &[]), overview);
     assert_eq!(printed(home.path(), &["help"]), overview);
+    Ok(())
 }
 
-#[test]
-fn every_command() {
+fn every_command() -> Outcome {
     let home = TempDir::new().unwrap();
     let names = commands(&printed(home.path(), &["--help"]));
     assert!(names.len() > 45, "{names:?}");
@@ -38,16 +48,16 @@ fn every_command() {
         let long = printed(home.path(), &[&["help"], &words[..]].concat());
         assert!(!long.is_empty());
     }
+    Ok(())
 }
 
-#[test]
-fn formats() {
+fn formats() -> Outcome {
     let home = TempDir::new().unwrap();
     insta::assert_snapshot!("help-formats", printed(home.path(), &["help", "formats"]));
+    Ok(())
 }
 
-#[test]
-fn completions_and_pages_come_from_the_same_declarations() {
+fn completions_and_pages_come_from_the_same_declarations() -> Outcome {
     let home = TempDir::new().unwrap();
     for shell in ["bash", "zsh", "fish"] {
         let script = printed(home.path(), &["completion", shell]);
@@ -58,4 +68,5 @@ fn completions_and_pages_come_from_the_same_declarations() {
     assert!(page("coracle.1").contains("CONFIGURATION"));
     assert!(page("coracle-run.1").contains("\\-\\-cpuset\\-cpus"));
     assert!(page("coracle-volume-create.1").contains(".TH"));
+    Ok(())
 }

@@ -4,11 +4,20 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::skip::Outcome;
 
-use crate::{coracle, printed, transcript};
+use crate::cli::{Case, coracle, printed, transcript};
 
-#[test]
-fn version() {
+pub(super) const CASES: &[(&str, Case)] = &[
+    ("version", version),
+    ("version_and_info_answer_dockers_clients", version_and_info_answer_dockers_clients),
+    ("empty_lists_have_headings_only", empty_lists_have_headings_only),
+    ("a_reader_that_leaves_is_no_error", a_reader_that_leaves_is_no_error),
+    ("closed_streams_are_survived", closed_streams_are_survived),
+    ("a_place_that_cannot_be_a_store_is_told", a_place_that_cannot_be_a_store_is_told),
+];
+
+fn version() -> Outcome {
     let home = TempDir::new().unwrap();
     let line = format!("coracle version {}\n", env!("CARGO_PKG_VERSION"));
     for words in [&["--version"][..], &["-V"], &["-v"]] {
@@ -17,11 +26,11 @@ fn version() {
     assert!(printed(home.path(), &["version"]).starts_with(&line));
     let format = printed(home.path(), &["version", "--format", "{{.Version}} {{.Os}}"]);
     assert_eq!(format, format!("{} linux\n", env!("CARGO_PKG_VERSION")));
+    Ok(())
 }
 
 /// Editors and CI services ask for these before anything else.
-#[test]
-fn version_and_info_answer_dockers_clients() {
+fn version_and_info_answer_dockers_clients() -> Outcome {
     let home = TempDir::new().unwrap();
     let home = home.path();
     let version = |format: &str| printed(home, &["version", "--format", format]);
@@ -59,6 +68,7 @@ fn version_and_info_answer_dockers_clients() {
     assert!(info["Warnings"].is_array() && info["SecurityOptions"].is_array(), "{info}");
     let id = printed(home, &["info", "-f", "{{.ID}}"]);
     assert_eq!((id.trim().len(), &id), (36, &printed(home, &["info", "-f", "{{.ID}}"])));
+    Ok(())
 }
 
 fn uname(what: &str) -> String {
@@ -66,8 +76,7 @@ fn uname(what: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-#[test]
-fn empty_lists_have_headings_only() {
+fn empty_lists_have_headings_only() -> Outcome {
     let home = TempDir::new().unwrap();
     assert_eq!(
         printed(home.path(), &["ps", "-a"]),
@@ -84,12 +93,12 @@ fn empty_lists_have_headings_only() {
     );
     assert_eq!(printed(home.path(), &["ps", "-aq"]), "");
     assert_eq!(printed(home.path(), &["ps", "-a", "--format", "json"]), "");
+    Ok(())
 }
 
-#[test]
-fn a_reader_that_leaves_is_no_error() {
+fn a_reader_that_leaves_is_no_error() -> Outcome {
     let home = TempDir::new().unwrap();
-    let script = format!("'{}' help run | true", env!("CARGO_BIN_EXE_coracle"));
+    let script = format!("'{}' help run | true", crate::program::coracle().display());
     let output = Command::new("bash")
         .args(["-c", &format!("{script}; echo ${{PIPESTATUS[0]}}")])
         .env("HOME", home.path())
@@ -97,12 +106,12 @@ fn a_reader_that_leaves_is_no_error() {
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    Ok(())
 }
 
-#[test]
-fn closed_streams_are_survived() {
+fn closed_streams_are_survived() -> Outcome {
     let home = TempDir::new().unwrap();
-    let program = env!("CARGO_BIN_EXE_coracle");
+    let program = crate::program::coracle().display();
     for redirect in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
         let status = Command::new("sh")
             .args(["-c", &format!("'{program}' ps -a {redirect}")])
@@ -112,10 +121,11 @@ fn closed_streams_are_survived() {
             .unwrap();
         assert!(status.success(), "{redirect}: {status}");
     }
+    Ok(())
 }
 
-#[test]
-fn a_place_that_cannot_be_a_store_is_told() {
+fn a_place_that_cannot_be_a_store_is_told() -> Outcome {
     let text = transcript(&coracle(std::path::Path::new("/"), &["--store", "/proc/x", "ps"]));
     assert!(text.ends_with("status 1") && text.contains("error:"), "{text}");
+    Ok(())
 }

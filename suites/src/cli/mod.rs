@@ -1,5 +1,7 @@
 //! Tests of the command line: help, errors, listings, and a tour with the embedded image.
 
+#![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
+
 mod again;
 mod doctor;
 mod help;
@@ -11,11 +13,44 @@ mod tour;
 mod usage;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, ExitCode, Output};
+
+use testkit::harness::{Suite, Wishes};
+use testkit::skip::Outcome;
+
+use crate::program;
+
+type Case = fn() -> Outcome;
+
+const GROUPS: &[(&str, &[(&str, Case)])] = &[
+    ("again", again::CASES),
+    ("doctor", doctor::CASES),
+    ("help", help::CASES),
+    ("machine", machine::CASES),
+    ("networks", networks::CASES),
+    ("registry::listing", registry::listing::CASES),
+    ("registry::login", registry::login::CASES),
+    ("registry::proxy", registry::proxy::CASES),
+    ("registry::pull", registry::pull::CASES),
+    ("registry::settings", registry::settings::CASES),
+    ("several", several::CASES),
+    ("tour", tour::CASES),
+    ("usage", usage::CASES),
+];
+
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
+    let mut suite = Suite::new("cli");
+    for (group, cases) in GROUPS {
+        for (case, body) in *cases {
+            suite.case(format!("{group}::{case}"), body);
+        }
+    }
+    suite.run(wishes)
+}
 
 /// The program with no environment but a home directory.
 fn command(home: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
+    let mut command = Command::new(program::coracle());
     command
         .args(words)
         .env_clear()

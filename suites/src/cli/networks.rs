@@ -4,9 +4,27 @@ use std::path::Path;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::skip::Outcome;
 
-use crate::registry::{Place, place};
-use crate::{coracle, printed, transcript};
+use crate::cli::registry::{Place, place};
+use crate::cli::{Case, coracle, printed, transcript};
+
+pub(super) const CASES: &[(&str, Case)] = &[
+    ("a_network_is_made_listed_and_removed", a_network_is_made_listed_and_removed),
+    ("ipv6_is_asked_for", ipv6_is_asked_for),
+    ("all_that_can_be_said_of_a_network", all_that_can_be_said_of_a_network),
+    ("mistakes_when_a_network_is_made", mistakes_when_a_network_is_made),
+    ("a_subnet_of_the_host_is_refused", a_subnet_of_the_host_is_refused),
+    ("mistakes_with_networks_that_are_there", mistakes_with_networks_that_are_there),
+    ("containers_are_made_in_networks", containers_are_made_in_networks),
+    ("mistakes_when_a_container_is_made", mistakes_when_a_container_is_made),
+    (
+        "a_run_in_a_network_is_refused_around_a_tracer",
+        a_run_in_a_network_is_refused_around_a_tracer,
+    ),
+    ("what_no_container_needs_is_pruned", what_no_container_needs_is_pruned),
+    ("surroundings", surroundings),
+];
 
 fn mistake(home: &Path, words: &[&str]) -> String {
     let output = coracle(home, words);
@@ -36,8 +54,7 @@ fn field(home: &Path, name: &str, format: &str) -> String {
     printed(home, &["inspect", "-f", format, name]).trim_end().to_owned()
 }
 
-#[test]
-fn a_network_is_made_listed_and_removed() {
+fn a_network_is_made_listed_and_removed() -> Outcome {
     let home = home(&[]);
     let home = home.path();
     let none = printed(home, &["network", "ls"]);
@@ -94,10 +111,10 @@ fn a_network_is_made_listed_and_removed() {
     assert!(told.contains(&format!("destroy {id}\n")), "{told}");
     let named = printed(home, &[&events[..], &["--filter", "network=lab"]].concat());
     assert_eq!(named.lines().count(), 2, "{named}");
+    Ok(())
 }
 
-#[test]
-fn ipv6_is_asked_for() {
+fn ipv6_is_asked_for() -> Outcome {
     let home = home(&[&["--ipv6", "random"], &["--ipv6", "--subnet=fd00:80::/80", "named"]]);
     let home = home.path();
     let format = "{{.EnableIPv6}} {{(index .IPAM.Config 1).Subnet}}";
@@ -107,10 +124,10 @@ fn ipv6_is_asked_for() {
     assert!(random.starts_with("true fd") && random.ends_with("::/64\n"), "{random}");
     let listed = ["network", "ls", "--format", "{{.Name}} {{.IPv6}}", "-f", "type=custom"];
     assert_eq!(printed(home, &listed), "named true\nrandom true\n");
+    Ok(())
 }
 
-#[test]
-fn all_that_can_be_said_of_a_network() {
+fn all_that_can_be_said_of_a_network() -> Outcome {
     let home = home(&[&[
         "--subnet=10.209.0.0/16",
         "--ip-range=10.209.4.0/24",
@@ -143,10 +160,10 @@ fn all_that_can_be_said_of_a_network() {
     printed(home.path(), &["network", "create", "second"]);
     let second = inspected(home.path(), "second");
     assert!(second["IPAM"]["Config"][0]["Subnet"].as_str().unwrap().starts_with("100."));
+    Ok(())
 }
 
-#[test]
-fn mistakes_when_a_network_is_made() {
+fn mistakes_when_a_network_is_made() -> Outcome {
     let home = home(&[&["--subnet=10.209.0.0/16", "lab"]]);
     let home = home.path();
     let create = |words: &[&str]| mistake(home, &[&["network", "create"], words].concat());
@@ -235,11 +252,11 @@ fn mistakes_when_a_network_is_made() {
         assert!(text.contains("\n  hint: "), "{words:?}: {text}");
     }
     assert_eq!(printed(home, &["network", "ls", "-q"]).lines().count(), 3, "nothing was made");
+    Ok(())
 }
 
 /// A subnet to which the host has a route, if it has one.
-#[test]
-fn a_subnet_of_the_host_is_refused() {
+fn a_subnet_of_the_host_is_refused() -> Outcome {
     let home = home(&[]);
     let text = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
     let route = text.lines().skip(1).find_map(|line| {
@@ -250,17 +267,16 @@ fn a_subnet_of_the_host_is_refused() {
         plain.then(|| format!("{}/{}", std::net::Ipv4Addr::from(base), mask.leading_ones()))
     });
     let Some(route) = route else {
-        testkit::skip::note("a_subnet_of_the_host_is_refused", "the host has no route");
-        return;
+        testkit::skip!("the host has no route");
     };
     let text = mistake(home.path(), &["network", "create", "--subnet", &route, "lab"]);
     let fact =
         format!("error: subnet {route} overlaps with {route}, to which this host has a route");
     assert!(text.starts_with(&fact) && text.contains("hint: choose another subnet"), "{text}");
+    Ok(())
 }
 
-#[test]
-fn mistakes_with_networks_that_are_there() {
+fn mistakes_with_networks_that_are_there() -> Outcome {
     let home = home(&[&["lab"]]);
     let home = home.path();
     printed(home, &["create", "--name", "here", "--network", "lab", "hello"]);
@@ -318,10 +334,10 @@ fn mistakes_with_networks_that_are_there() {
         let text = mistake(home, words);
         assert!(text.starts_with("error: ") && text.ends_with("status 1"), "{words:?}: {text}");
     }
+    Ok(())
 }
 
-#[test]
-fn containers_are_made_in_networks() {
+fn containers_are_made_in_networks() -> Outcome {
     let home = home(&[&["--subnet=10.209.0.0/16", "lab"], &["web"]]);
     let home = home.path();
     let lab = inspected(home, "lab")["Id"].as_str().unwrap().to_owned();
@@ -372,10 +388,10 @@ fn containers_are_made_in_networks() {
     assert!(mistake(home, &["network", "disconnect", "web", "c"]).contains("--force"));
     printed(home, &["network", "disconnect", "--force", "web", "c"]);
     assert_eq!(mode("c"), "none");
+    Ok(())
 }
 
-#[test]
-fn mistakes_when_a_container_is_made() {
+fn mistakes_when_a_container_is_made() -> Outcome {
     let six = ["--ipv6", "--subnet=10.210.0.0/24", "--subnet=fd00:80::/64", "six"];
     let home = home(&[&["--subnet=10.209.0.0/24", "lab"], &six]);
     let home = home.path();
@@ -443,11 +459,11 @@ fn mistakes_when_a_container_is_made() {
       hint: coracle network create web
     status 125
     ");
+    Ok(())
 }
 
 /// A tracer in a container of its own has no networks with names.
-#[test]
-fn a_run_in_a_network_is_refused_around_a_tracer() {
+fn a_run_in_a_network_is_refused_around_a_tracer() -> Outcome {
     let home = home(&[&["lab"]]);
     let home = home.path();
     let made = ["create", "--execmode=R3", "--name=here", "--network=lab", "-p=8080:80", "hello"];
@@ -457,10 +473,10 @@ fn a_run_in_a_network_is_refused_around_a_tracer() {
         let refused = ["--network with a name is not possible with engine R3", "mode R3"];
         assert!(refused.iter().any(|part| text.contains(part)), "{text}");
     }
+    Ok(())
 }
 
-#[test]
-fn what_no_container_needs_is_pruned() {
+fn what_no_container_needs_is_pruned() -> Outcome {
     let home = home(&[&["used"], &["--label=keep", "kept"], &["idle"]]);
     let home = home.path();
     printed(home, &["create", "--name=here", "--network=used", "hello"]);
@@ -475,12 +491,12 @@ fn what_no_container_needs_is_pruned() {
     let all = printed(home, &["system", "prune", "-f"]);
     assert!(all.starts_with("Deleted Networks:\nkept\nused\n\n"), "{all}");
     assert_eq!(printed(home, &["network", "prune", "-f"]), "");
+    Ok(())
 }
 
 /// Commands of an ordinary user whose files nobody else may read, and without streams.
-#[test]
-fn surroundings() {
-    let Some(Place { person, scratch: _scratch }) = place("networks-surroundings") else { return };
+fn surroundings() -> Outcome {
+    let Place { person, scratch: _scratch } = place("networks-surroundings")?;
     let run = |script: &str| {
         let script = script.replace("coracle", &person.program.display().to_string());
         let output = person.user.command("sh", &person.home).args(["-c", &script]).output();
@@ -500,4 +516,5 @@ fn surroundings() {
     run("for i in 1 2 3 4 5 6; do coracle network create race 2>/dev/null & done; wait");
     let listed = run("coracle network ls --filter name=race -q");
     assert_eq!(listed.lines().count(), 1, "{listed}");
+    Ok(())
 }

@@ -1,23 +1,24 @@
 //! Tests of registries: login, pull, listing, and their settings. All commands run as an
 //! unprivileged user, with a real registry, or with one in this process that injects faults.
 
-mod listing;
-mod login;
-mod proxy;
-mod pull;
-mod settings;
+pub(super) mod listing;
+pub(super) mod login;
+pub(super) mod proxy;
+pub(super) mod pull;
+pub(super) mod settings;
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use testkit::command::{Finished, Input, find_program, run_with};
+use testkit::command::{Finished, Input, run_with};
 use testkit::docker_registry::DockerRegistry;
 use testkit::image::{Built, Image};
 use testkit::layer::Layer;
 use testkit::person::{LIMIT, Person, public_copy};
 use testkit::scratch::Scratch;
+use testkit::skip::{Skip, need_program};
 use testkit::users;
 
 /// A user with an empty home.
@@ -26,34 +27,26 @@ pub(crate) struct Place {
     pub(crate) scratch: Scratch,
 }
 
-/// A place, or `None` if there is no user to run programs as.
-pub(crate) fn place(test: &str) -> Option<Place> {
-    let Some(user) = users::all().into_iter().next() else {
-        testkit::skip::note(
-            test,
-            "the test users are missing: run `cargo xtask setup` as root once",
-        );
-        return None;
-    };
+/// A user with an empty home in a directory of this name.
+pub(crate) fn place(test: &str) -> Result<Place, Skip> {
+    let missing = "the test users are missing: run `cargo xtask setup` as root once";
+    let user = users::all().into_iter().next().ok_or_else(|| Skip(missing.to_owned()))?;
     let scratch = Scratch::new(test).unwrap();
     let home = scratch.dir("home", Some((user.uid, user.gid)), 0o755).unwrap();
-    let built = Path::new(env!("CARGO_BIN_EXE_coracle"));
+    let built = crate::program::coracle();
     let reached = user.command("test", &home).arg("-x").arg(built).status();
     let program = if reached.is_ok_and(|status| status.success()) {
         built.to_owned()
     } else {
         public_copy(&scratch, built).unwrap()
     };
-    Some(Place { person: Person { program, user, home }, scratch })
+    Ok(Place { person: Person { program, user, home }, scratch })
 }
 
 /// A real registry, if Debian's package is installed.
-fn real(test: &str, options: testkit::docker_registry::Options) -> Option<DockerRegistry> {
-    if find_program("docker-registry").is_none() {
-        testkit::skip::note(test, "docker-registry is not installed");
-        return None;
-    }
-    Some(DockerRegistry::start_with(options).unwrap())
+fn real(options: testkit::docker_registry::Options) -> Result<DockerRegistry, Skip> {
+    need_program("docker-registry")?;
+    Ok(DockerRegistry::start_with(options).unwrap())
 }
 
 impl Place {

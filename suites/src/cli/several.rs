@@ -9,7 +9,21 @@ use std::sync::LazyLock;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{coracle, printed, transcript};
+use testkit::skip::{Outcome, Skip};
+
+use crate::cli::{Case, coracle, printed, transcript};
+
+pub(super) const CASES: &[(&str, Case)] = &[
+    ("a_host_invites_another_one", a_host_invites_another_one),
+    ("internal_networks_are_so_on_all_hosts", internal_networks_are_so_on_all_hosts),
+    ("keys_are_for_their_user_only", keys_are_for_their_user_only),
+    (
+        "mistakes_when_a_network_of_several_hosts_is_made",
+        mistakes_when_a_network_of_several_hosts_is_made,
+    ),
+    ("lists_that_are_refused", lists_that_are_refused),
+    ("epochs_tell_lists_apart", epochs_tell_lists_apart),
+];
 
 /// Both have this machine's address; the other one's agent has this port.
 const PORT: &str = "--port=7371";
@@ -27,12 +41,11 @@ fn own() -> &'static str {
     OWN.as_deref().unwrap_or_default()
 }
 
-/// The option that names it; `None`, with a note, where there is none.
-fn address(case: &str) -> Option<String> {
-    if OWN.is_none() {
-        testkit::skip::note(case, "this machine has no address but loopback");
-    }
-    OWN.as_ref().map(|address| format!("--address={address}"))
+/// The option that names it.
+fn address() -> Result<String, Skip> {
+    let own =
+        OWN.as_ref().ok_or_else(|| Skip("this machine has no address but loopback".into()))?;
+    Ok(format!("--address={own}"))
 }
 
 /// What is different each time: keys, the host's name, ids.
@@ -68,11 +81,11 @@ struct Hosts {
 
 impl Hosts {
     /// Two hosts, and a network that the first one has made.
-    fn new(case: &str) -> Option<Self> {
+    fn new() -> Result<Self, Skip> {
         let dir = || TempDir::new().unwrap();
-        let hosts = Self { address: address(case)?, one: dir(), other: dir(), files: dir() };
+        let hosts = Self { address: address()?, one: dir(), other: dir(), files: dir() };
         hosts.create();
-        Some(hosts)
+        Ok(hosts)
     }
 
     fn create(&self) {
@@ -126,9 +139,8 @@ fn cluster(home: &Path) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-#[test]
-fn a_host_invites_another_one() {
-    let Some(hosts) = Hosts::new("a_host_invites_another_one") else { return };
+fn a_host_invites_another_one() -> Outcome {
+    let hosts = Hosts::new()?;
     let (one, other) = (hosts.one.path(), hosts.other.path());
     let first = hosts.invited(one);
     insta::assert_snapshot!(plain(&first), @r#"
@@ -174,12 +186,12 @@ fn a_host_invites_another_one() {
     printed(one, &["network", "rm", "far"]);
     hosts.create();
     assert_ne!(hosts.invited(one), first, "another key");
+    Ok(())
 }
 
 /// Whether members have a way out is the network's, on all hosts.
-#[test]
-fn internal_networks_are_so_on_all_hosts() {
-    let Some(hosts) = Hosts::new("internal_networks_are_so_on_all_hosts") else { return };
+fn internal_networks_are_so_on_all_hosts() -> Outcome {
+    let hosts = Hosts::new()?;
     let (one, other) = (hosts.one.path(), hosts.other.path());
     printed(one, &["network", "rm", "far"]);
     let create = ["network", "create", "--scope=cluster", "--internal", &hosts.address, "far"];
@@ -191,12 +203,12 @@ fn internal_networks_are_so_on_all_hosts() {
     assert_eq!(shown, "true\n");
     let said = hosts.refused(one, &entry.replace("internal = true\n", ""), &[]);
     assert!(said.contains("internal = false differs from this host's network"), "{said}");
+    Ok(())
 }
 
-#[test]
-fn keys_are_for_their_user_only() {
+fn keys_are_for_their_user_only() -> Outcome {
     use std::os::unix::fs::PermissionsExt as _;
-    let Some(hosts) = Hosts::new("keys_are_for_their_user_only") else { return };
+    let hosts = Hosts::new()?;
     let networks = hosts.one.path().join(".local/share/coracle/networks/far");
     let networks = if networks.exists() { networks } else { found(hosts.one.path()).unwrap() };
     let keys: Vec<PathBuf> = fs::read_dir(&networks)
@@ -209,6 +221,7 @@ fn keys_are_for_their_user_only() {
     fs::set_permissions(&keys[0], fs::Permissions::from_mode(0o644)).unwrap();
     let output = coracle(hosts.one.path(), &["network", "invite", "far"]);
     assert!(transcript(&output).contains("others may read it"), "{}", transcript(&output));
+    Ok(())
 }
 
 /// The directory of the network, wherever the store is.
@@ -219,8 +232,7 @@ fn found(directory: &Path) -> Option<PathBuf> {
     })
 }
 
-#[test]
-fn mistakes_when_a_network_of_several_hosts_is_made() {
+fn mistakes_when_a_network_of_several_hosts_is_made() -> Outcome {
     let home = TempDir::new().unwrap();
     let create = |words: &[&str]| {
         let output = coracle(home.path(), &[&["network", "create"], words].concat());
@@ -241,8 +253,7 @@ fn mistakes_when_a_network_of_several_hosts_is_made() {
         let fact = format!("error: address {loopback} is loopback, where no other host reaches");
         assert!(text.starts_with(&fact) && text.contains("\n  hint: give the address"), "{text}");
     }
-    let at = address("mistakes_when_a_network_of_several_hosts_is_made");
-    let Some(at) = at.as_deref() else { return };
+    let at = &*address()?;
     for (words, part) in [
         (&["--address=x"][..], "--address 'x' is not an IPv4 address"),
         (&["--port=0", at], "--port 0 is no port"),
@@ -262,11 +273,11 @@ fn mistakes_when_a_network_of_several_hosts_is_made() {
       hint: make one of several hosts: coracle network create --scope cluster NAME, and leave near as it is
     status 1
     ");
+    Ok(())
 }
 
-#[test]
-fn lists_that_are_refused() {
-    let Some(hosts) = Hosts::new("lists_that_are_refused") else { return };
+fn lists_that_are_refused() -> Outcome {
+    let hosts = Hosts::new()?;
     let one = hosts.one.path();
     let [first, second] = hosts.entries();
     let both = format!("{first}\n{second}");
@@ -361,11 +372,11 @@ fn lists_that_are_refused() {
       hint: make one of several hosts: coracle network create --scope cluster NAME, and leave near as it is
     status 1
     ");
+    Ok(())
 }
 
-#[test]
-fn epochs_tell_lists_apart() {
-    let Some(hosts) = Hosts::new("epochs_tell_lists_apart") else { return };
+fn epochs_tell_lists_apart() -> Outcome {
+    let hosts = Hosts::new()?;
     let one = hosts.one.path();
     let [first, second] = hosts.entries();
     let list = |epoch: u64, entries: &[&str]| {
@@ -403,4 +414,5 @@ fn epochs_tell_lists_apart() {
     assert_eq!(seen["Hosts"][1]["Why"], "this host is not in the list, or has left");
     let warned = joined(&list(6, &[&second]));
     assert!(warned.contains("this host is not in the list"), "{warned}");
+    Ok(())
 }

@@ -1,16 +1,24 @@
 //! Tests of errors on the command line: one clear line, a hint, and Docker's status.
 
 use tempfile::TempDir;
+use testkit::skip::Outcome;
 
-use crate::{coracle, transcript};
+use crate::cli::{Case, coracle, transcript};
+
+pub(super) const CASES: &[(&str, Case)] = &[
+    ("unknown_options_and_commands", unknown_options_and_commands),
+    ("statuses_are_dockers", statuses_are_dockers),
+    ("what_docker_has_and_we_have_not", what_docker_has_and_we_have_not),
+    ("values", values),
+    ("passwords_do_not_show", passwords_do_not_show),
+];
 
 fn mistake(words: &[&str]) -> String {
     let home = TempDir::new().unwrap();
     transcript(&coracle(home.path(), words))
 }
 
-#[test]
-fn unknown_options_and_commands() {
+fn unknown_options_and_commands() -> Outcome {
     insta::assert_snapshot!(mistake(&["run", "--nmae", "x", "img"]), @r"
     error: coracle run: unknown option '--nmae'
       hint: did you mean '--name'? see 'coracle run --help'
@@ -26,11 +34,11 @@ fn unknown_options_and_commands() {
       hint: see 'coracle image --help'
     status 1
     "#);
+    Ok(())
 }
 
 /// As in Docker: 125 is for options, and for what fails in commands that run a program.
-#[test]
-fn statuses_are_dockers() {
+fn statuses_are_dockers() -> Outcome {
     let home = TempDir::new().unwrap();
     let home = home.path();
     coracle(home, &["create", "--name", "here", "hello"]);
@@ -77,11 +85,11 @@ fn statuses_are_dockers() {
         let done = coracle(home, words);
         assert_eq!(done.status.code(), Some(status), "{words:?}: {}", transcript(&done));
     }
-    assert_eq!(crate::printed(home, &["logout", "x.test"]), "Not logged in to x.test\n");
+    assert_eq!(crate::cli::printed(home, &["logout", "x.test"]), "Not logged in to x.test\n");
+    Ok(())
 }
 
-#[test]
-fn what_docker_has_and_we_have_not() {
+fn what_docker_has_and_we_have_not() -> Outcome {
     for words in [&["buildx", "version"][..], &["context", "ls"]] {
         let text = mistake(words);
         assert!(text.starts_with("error: unknown command \"") && text.contains("hint:"), "{text}");
@@ -97,10 +105,10 @@ fn what_docker_has_and_we_have_not() {
       hint: use 'coracle save --format oci-archive' and 'skopeo copy'
     status 1
     "#);
+    Ok(())
 }
 
-#[test]
-fn values() {
+fn values() -> Outcome {
     insta::assert_snapshot!(mistake(&["run", "--name"]), @r"
     error: coracle run: option '--name' wants a value (NAME)
       hint: see 'coracle run --help'
@@ -128,10 +136,10 @@ fn values() {
       hint: there are no, on-failure[:N], always and unless-stopped
     status 125
     ");
+    Ok(())
 }
 
-#[test]
-fn passwords_do_not_show() {
+fn passwords_do_not_show() -> Outcome {
     let home = TempDir::new().unwrap();
     let secret = "hunter2-never-shown";
     for (words, status) in [
@@ -143,4 +151,5 @@ fn passwords_do_not_show() {
         assert!(text.ends_with(status), "{text}");
         assert!(!text.contains(secret), "{text}");
     }
+    Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use testkit::command::{Finished, until};
 use testkit::skip::Outcome;
 
-use crate::world::{BOX, Lab, port};
+use crate::cluster::world::{BOX, Lab, port};
 
 /// A case that needs an image of a batch system.
 type Case = (&'static str, fn(&Lab<'_>) -> Outcome);

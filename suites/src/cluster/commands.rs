@@ -8,8 +8,8 @@ use testkit::command::{Input, run_with, until};
 use testkit::person::LIMIT;
 use testkit::running::Running;
 
-use crate::Case;
-use crate::world::{BOX, Lab};
+use crate::cluster::Case;
+use crate::cluster::world::{BOX, Lab};
 
 pub(crate) const CASES: &[Case] = &[
     ("exec", exec),

@@ -9,8 +9,8 @@ use testkit::command::{Finished, until};
 use testkit::person::LIMIT;
 use testkit::running::Running;
 
-use crate::Case;
-use crate::world::{BOX, Lab};
+use crate::cluster::Case;
+use crate::cluster::world::{BOX, Lab};
 
 pub(crate) const CASES: &[Case] = &[
     ("input_and_output", input_and_output),

@@ -7,9 +7,9 @@ use testkit::command::until;
 use testkit::gateway;
 use testkit::skip::Outcome;
 
-use crate::batch::{follower, front, table, told_of, written};
-use crate::web::{free_port, under_load};
-use crate::world::Lab;
+use crate::cluster::batch::{follower, front, table, told_of, written};
+use crate::cluster::web::{free_port, under_load};
+use crate::cluster::world::Lab;
 
 /// A case that needs images of servers.
 type Case = (&'static str, fn(&Lab<'_>) -> Outcome);

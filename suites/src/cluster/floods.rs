@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use testkit::command::until;
-use testkit::person::{ALL, LIMIT};
+use testkit::person::LIMIT;
 
-use crate::Case;
-use crate::world::{BOX, Lab};
+use crate::cluster::Case;
+use crate::cluster::world::{BOX, Lab};
 
 pub(crate) const CASES: &[Case] = &[("flood_of_logs", logs), ("flood_of_a_run", run)];
 
@@ -22,7 +22,7 @@ const MOST: u64 = 80_000;
 
 /// How many seconds each container writes 10 MB.
 fn seconds() -> usize {
-    if std::env::var_os(ALL).is_some() { 10 } else { 1 }
+    if testkit::share::is_whole() { 10 } else { 1 }
 }
 
 /// Writes 10 MB in lines with a number, then waits for the next second.

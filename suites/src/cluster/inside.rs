@@ -12,7 +12,7 @@ use testkit::person::LIMIT;
 use testkit::running::Running;
 use testkit::skip::{Outcome, Skip};
 
-use crate::world::{BOX, Lab};
+use crate::cluster::world::{BOX, Lab};
 
 /// A case, with a directory for its cluster files.
 type Case = (&'static str, fn(&Lab<'_>) -> Outcome);
@@ -34,7 +34,7 @@ pub(crate) const CASES: &[Case] = &[
 const SERVERS: &str = "localhost/cluster:servers";
 const RING: &str =
     "0 bytes right\n8 bytes right\n1024 bytes right\n65536 bytes right\n1048576 bytes right\n";
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/guests/ring.c");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/programs/guests/ring.c");
 
 /// Writes a cluster of three nodes, the first of which runs a script. Containers have the case's
 /// directory as `/lab`.

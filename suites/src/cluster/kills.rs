@@ -7,8 +7,8 @@ use rustix::process::Signal;
 use testkit::person::LIMIT;
 use testkit::running::Running;
 
-use crate::Case;
-use crate::world::{BOX, Lab};
+use crate::cluster::Case;
+use crate::cluster::world::{BOX, Lab};
 
 pub(crate) const CASES: &[Case] = &[
     ("killed_up", killed_up),
@@ -45,7 +45,7 @@ fn is_whole(lab: &Lab<'_>) {
 
 /// The times after which a command is killed.
 fn times() -> impl Iterator<Item = (usize, Duration)> {
-    let count = if std::env::var_os(testkit::person::ALL).is_some() { MANY } else { TIMES };
+    let count = if testkit::share::is_whole() { MANY } else { TIMES };
     (0..count).map(move |number| SPAN * number / count).enumerate()
 }
 

@@ -3,8 +3,8 @@
 use testkit::command::Finished;
 use testkit::registry::Registry;
 
-use crate::Case;
-use crate::world::{BOX, Lab, unbuilt};
+use crate::cluster::Case;
+use crate::cluster::world::{BOX, Lab, unbuilt};
 
 pub(crate) const CASES: &[Case] = &[
     ("bad_files", bad_files),

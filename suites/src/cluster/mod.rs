@@ -20,7 +20,7 @@ mod world;
 
 use std::process::ExitCode;
 
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 use testkit::skip::Outcome;
 
 use world::{Lab, Part, Stage, World};
@@ -54,7 +54,7 @@ fn add_to<'a, F>(
 ) where
     F: Fn(&Lab<'_>) -> Outcome + Copy + Send + Sync + 'a,
 {
-    let is_all = std::env::var_os(testkit::person::ALL).is_some();
+    let is_all = testkit::share::is_whole();
     let (packets, once) = (PACKETS.iter(), ONCE.iter().filter(|_| !is_all));
     for (name, case) in cases {
         let mut told = packets.clone().chain(once.clone()).filter(|(told, _)| *told == name);
@@ -104,14 +104,13 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     }
 }
 
-fn main() -> ExitCode {
-    let listing = std::env::args().any(|word| word == "--list");
-    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
-    let mut suite = Suite::new();
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
+    let stage = Stage::set();
+    let mut suite = Suite::new("cluster");
     suite.threads(3);
     match &stage {
         Err(reason) => suite.skipped("cluster", reason),
         Ok(stage) => add(&mut suite, stage),
     }
-    suite.run()
+    suite.run(wishes)
 }

@@ -8,8 +8,8 @@ use testkit::person::LIMIT;
 use testkit::running::Running;
 use testkit::terminal::Terminal;
 
-use crate::Case;
-use crate::world::{BOX, Lab};
+use crate::cluster::Case;
+use crate::cluster::world::{BOX, Lab};
 
 pub(crate) const STATUS: Case = ("run_status", run_status);
 

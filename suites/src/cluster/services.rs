@@ -7,8 +7,8 @@ use std::time::Duration;
 use testkit::command::until;
 use testkit::skip::Outcome;
 
-use crate::Case;
-use crate::world::{BOX, Lab, port};
+use crate::cluster::Case;
+use crate::cluster::world::{BOX, Lab, port};
 
 pub(crate) const SIX: Case = ("six_services", six_services);
 

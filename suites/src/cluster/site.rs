@@ -16,8 +16,8 @@ use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip, need_program};
 use testkit::users::User;
 
-use crate::batch;
-use crate::world::{Lab, World, port};
+use crate::cluster::batch;
+use crate::cluster::world::{Lab, World, port};
 
 /// A case that needs Slurm's image.
 type Case = (&'static str, fn(&Lab<'_>) -> Outcome);

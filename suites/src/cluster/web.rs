@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use testkit::command::until;
 use testkit::skip::Outcome;
 
-use crate::services::page;
-use crate::world::{Lab, port};
+use crate::cluster::services::page;
+use crate::cluster::world::{Lab, port};
 
 /// A case that needs the servers' image.
 type Case = (&'static str, fn(&Lab<'_>) -> Outcome);

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -42,7 +42,7 @@ impl Stage {
         let text = |error: std::io::Error| error.to_string();
         let scratch = Scratch::new("cluster").map_err(text)?;
         let image = image()?;
-        let people = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)?;
+        let people = everybody(&scratch, crate::program::coracle()).map_err(text)?;
         let (mut worlds, mut missing) = (Vec::new(), Vec::new());
         for person in &people {
             let is_plain = person.user.kind() == "plain" || people.len() == 1;

@@ -3,7 +3,7 @@
 use testkit::command::Finished;
 use testkit::skip::Outcome;
 
-use crate::world::{Case, Container, World};
+use crate::contract::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("ten_runs_of_one_container", ten_runs_of_one_container),

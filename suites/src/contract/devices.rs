@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::skip::Outcome;
 
-use crate::world::{Case, World};
+use crate::contract::world::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("usual_nodes", usual_nodes),

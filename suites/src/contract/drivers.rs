@@ -13,7 +13,7 @@ use testkit::command::{Finished, Input, run_with};
 use testkit::mounts::Mounts;
 use testkit::skip::{Outcome, Skip, need_program};
 
-use crate::world::{Case, Container, LIMIT, World};
+use crate::contract::world::{Case, Container, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("mounted_while_it_is_used", mounted_while_it_is_used),
@@ -118,7 +118,10 @@ fn mounted_while_it_is_used(w: &World) -> Outcome {
     assert_eq!(site.remote("kept").as_deref(), Some("yes"));
     // The image's files at the volume's place are not copied into it.
     let over = w.words(&["-v", &format!("{volume}:/data")], &["list", "/data"]);
-    assert_eq!(crate::world::json(&site.run(&w.command(&over))), serde_json::json!(["kept"]));
+    assert_eq!(
+        crate::contract::world::json(&site.run(&w.command(&over))),
+        serde_json::json!(["kept"])
+    );
     let name = w.name("d");
     let container = Container::named(w, &name);
     site.guest(&["run", "-d", "--name", &name], &["sleep", "300"]).ok();

@@ -8,7 +8,7 @@ use testkit::command::{Input, copy_program, run_with};
 use testkit::skip::Outcome;
 use testkit::users::Setting;
 
-use crate::world::{Case, LIMIT, World, json as parse};
+use crate::contract::world::{Case, LIMIT, World, json as parse};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("variables", variables),
@@ -28,7 +28,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("own_name_and_path", own_name_and_path),
     ("a_long_environment", a_long_environment),
     // Also for the engine that runs no cases about isolation.
-    ("host_name", crate::isolation::host_name),
+    ("host_name", crate::contract::isolation::host_name),
 ];
 
 fn list(value: &Value) -> Vec<String> {

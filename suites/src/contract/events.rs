@@ -7,7 +7,7 @@ use serde_json::Value;
 use testkit::running::Running;
 use testkit::skip::Outcome;
 
-use crate::world::{Case, Container, World};
+use crate::contract::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("each_step_is_told_once_and_in_order", each_step_is_told_once_and_in_order),

@@ -8,7 +8,7 @@ use testkit::running::Running;
 use testkit::skip::Outcome;
 use testkit::terminal::Terminal;
 
-use crate::world::{Case, LIMIT, World, json as parse};
+use crate::contract::world::{Case, LIMIT, World, json as parse};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("same_files_same_namespaces", same_files_same_namespaces),

@@ -11,8 +11,8 @@ use testkit::image::Image;
 use testkit::layer::Entry;
 use testkit::skip::Outcome;
 
-use crate::patched_code::compiled;
-use crate::world::{Case, Container, LIMIT, World};
+use crate::contract::patched_code::compiled;
+use crate::contract::world::{Case, Container, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("image_never_changes", image_never_changes),

@@ -10,7 +10,7 @@ use testkit::machine::{Identity, Machine};
 use testkit::running::Running;
 use testkit::skip::{Outcome, Skip};
 
-use crate::world::{Case, Container, LIMIT, World};
+use crate::contract::world::{Case, Container, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("containers_of_another_host_are_not_changed", containers_of_another_host_are_not_changed),

@@ -5,7 +5,7 @@ use testkit::layer::Layer;
 use testkit::push::Target;
 use testkit::skip::Outcome;
 
-use crate::world::{Case, World};
+use crate::contract::world::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("layers_stack", layers_stack),
@@ -163,12 +163,12 @@ fn configuration_of_the_image(w: &World) -> Outcome {
         .config("Labels", serde_json::json!({ "of": "image" }));
     let name = push(w, &w.name("config"), &image)?;
     pull(w, &name);
-    let ids = crate::world::json(&w.coracle(&["run", "--rm", &name]));
+    let ids = crate::contract::world::json(&w.coracle(&["run", "--rm", &name]));
     assert_eq!(
         (&ids["uid"][0], &ids["gid"][0]),
         (&serde_json::json!(1234), &serde_json::json!(1235))
     );
-    let facts = crate::world::json(&w.coracle(&["run", "--rm", &name, "facts"]));
+    let facts = crate::contract::world::json(&w.coracle(&["run", "--rm", &name, "facts"]));
     assert_eq!(facts["cwd"], serde_json::json!("/data/sub"));
     let value = w.coracle(&["run", "--rm", &name, "getenv", "GREETING"]).ok().out();
     assert_eq!(value, "\"hello there\"\n");

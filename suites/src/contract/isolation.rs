@@ -8,7 +8,7 @@ use testkit::running::Running;
 use testkit::skip::Outcome;
 use testkit::users::Setting;
 
-use crate::world::{Case, Container, LIMIT, World};
+use crate::contract::world::{Case, Container, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("default_shares_with_the_host", default_shares_with_the_host),
@@ -295,7 +295,7 @@ fn shared_memory_of_another(w: &World) -> Outcome {
 fn memory_has_the_size(w: &World) -> Outcome {
     let said = w.guest(&["--shm-size=3m"], &["statfs", "/dev/shm"]);
     said.ok();
-    let size = crate::world::json(&said)["size"].as_u64();
+    let size = crate::contract::world::json(&said)["size"].as_u64();
     if w.has_overlay() {
         assert_eq!(size, Some(3 << 20));
         return Ok(());
@@ -317,7 +317,7 @@ fn the_callers_descriptors_are_closed(w: &World) -> Outcome {
     let setting = Setting { before, ..Setting::default() };
     let check = |words: &[String]| {
         let done = run_with(&mut w.command_in(&setting, words), Input::Null, LIMIT);
-        let fds = crate::world::json(&done);
+        let fds = crate::contract::world::json(&done);
         let fds = fds.as_object().expect("a map");
         // The last one is the guest's own, which lists them.
         let own = |(name, target): &(&String, &serde_json::Value)| {

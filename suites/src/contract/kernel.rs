@@ -3,8 +3,8 @@
 
 use testkit::skip::{Outcome, Skip};
 
-use crate::patched_code::compiled;
-use crate::world::{Case, World};
+use crate::contract::patched_code::compiled;
+use crate::contract::world::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("signals_of_traps", signals_of_traps),

@@ -16,7 +16,7 @@ use testkit::command::{Finished, Input, run_with};
 use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip, need_program};
 
-use crate::world::{Case, Container, LIMIT, World};
+use crate::contract::world::{Case, Container, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("postgresql", postgresql),
@@ -34,7 +34,7 @@ const LONG: Duration = Duration::from_mins(8);
 /// True for the worlds of this group: one of each kind, because the others share its code.
 pub(crate) fn is_asked(w: &World) -> bool {
     let worlds = ["N1::plain", "N1::range", "R1::range", "I1::plain", "P1::plain", "F2::plain"];
-    let all = std::env::var_os(testkit::person::ALL).is_some() && w.has_ids();
+    let all = testkit::share::is_whole() && w.has_ids();
     all || worlds.contains(&format!("{}::{}", w.engine, w.user.kind()).as_str())
 }
 

@@ -12,8 +12,8 @@ use testkit::running::Running;
 use testkit::skip::Outcome;
 use testkit::terminal::Terminal;
 
-use crate::removal::{seconds, sleepers};
-use crate::world::{Case, Container, World, json as parse};
+use crate::contract::removal::{seconds, sleepers};
+use crate::contract::world::{Case, Container, World, json as parse};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("state_code_times_and_log", state_code_times_and_log),

@@ -3,7 +3,7 @@
 use testkit::nss;
 use testkit::skip::Outcome;
 
-use crate::world::{Case, World};
+use crate::contract::world::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] =
     &[("looking_up_hosts", looking_up_hosts), ("looking_up_users", looking_up_users)];

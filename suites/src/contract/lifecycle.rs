@@ -7,7 +7,7 @@ use testkit::command::until;
 use testkit::running::Running;
 use testkit::skip::Outcome;
 
-use crate::world::{Case, Container, World};
+use crate::contract::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("detached_prints_the_id_and_returns", detached_prints_the_id_and_returns),
@@ -471,7 +471,7 @@ fn a_process_left_behind_counts_as_running(w: &World) -> Outcome {
 
 fn processes_left_behind_are_ended(w: &World) -> Outcome {
     for verb in ["stop", "rm"] {
-        let seconds = &crate::removal::seconds();
+        let seconds = &crate::contract::removal::seconds();
         let c = abandoned(w, seconds);
         let id = c.inspect("{{.Id}}");
         let flags: &[&str] = if verb == "stop" { &["-t", "1"] } else { &["-f"] };

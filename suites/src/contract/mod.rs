@@ -48,7 +48,7 @@ mod world;
 
 use std::process::ExitCode;
 
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 
 use world::{Case, Stage, World};
 
@@ -115,7 +115,7 @@ const BY_RUNTIME: [&str; 10] =
 
 /// True if a group is skipped for a mode of the host's runtime.
 fn is_repetition(world: &World, group: &str) -> bool {
-    if std::env::var_os(testkit::person::ALL).is_some() {
+    if testkit::share::is_whole() {
         return false;
     }
     let asked: &[&str] = match (world.engine.as_str(), world.user.kind()) {
@@ -127,11 +127,10 @@ fn is_repetition(world: &World, group: &str) -> bool {
     !asked.contains(&group)
 }
 
-fn main() -> ExitCode {
-    let listing = std::env::args().any(|word| word == "--list");
-    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
+    let stage = Stage::set();
     let known = known::known();
-    let mut suite = Suite::new();
+    let mut suite = Suite::new("contract");
     suite.known(&known);
     match &stage {
         Err(reason) => suite.skipped("contract", reason),
@@ -162,5 +161,5 @@ fn main() -> ExitCode {
             }
         }
     }
-    suite.run()
+    suite.run(wishes)
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::command::copy_program;
 use testkit::skip::Outcome;
 
-use crate::world::{Case, World};
+use crate::contract::world::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("directory", directory),
@@ -48,7 +48,7 @@ fn directory(w: &World) -> Outcome {
     assert_eq!(fs::read_to_string(dir.join("out")).ok().as_deref(), Some("back"));
     // Over a directory that the image has.
     let done = w.guest(&["-v", &bind(&dir, "/data")], &["list", "/data"]);
-    assert_eq!(crate::world::json(&done), json!(["in", "out"]));
+    assert_eq!(crate::contract::world::json(&done), json!(["in", "out"]));
     Ok(())
 }
 
@@ -109,12 +109,12 @@ fn targets_through_links_stay_inside(w: &World) -> Outcome {
     w.file(&dir, "seen", "");
     // `/var/link-to-etc` is a link to `/etc`: the image's, never the host's.
     let done = w.guest(&["-v", &bind(&dir, "/var/link-to-etc/sub")], &["list", "/etc/sub"]);
-    assert_eq!(crate::world::json(&done), json!(["seen"]));
+    assert_eq!(crate::contract::world::json(&done), json!(["seen"]));
     let done = w.guest(&["-v", &bind(&dir, "/var/link-out/sub")], &["list", "/etc/sub"]);
-    assert_eq!(crate::world::json(&done), json!(["seen"]));
+    assert_eq!(crate::contract::world::json(&done), json!(["seen"]));
     assert!(!Path::new("/etc/sub").exists(), "a mount point was made on the host");
     let done = w.guest(&["-v", &bind(&dir, "/../../up")], &["list", "/up"]);
-    assert_eq!(crate::world::json(&done), json!(["seen"]));
+    assert_eq!(crate::contract::world::json(&done), json!(["seen"]));
     Ok(())
 }
 
@@ -122,7 +122,7 @@ fn missing_targets_are_made(w: &World) -> Outcome {
     let dir = w.dir("target");
     w.file(&dir, "x", "");
     let done = w.guest(&["-v", &bind(&dir, "/a/b/c/d")], &["list", "/a/b/c/d"]);
-    assert_eq!(crate::world::json(&done), json!(["x"]));
+    assert_eq!(crate::contract::world::json(&done), json!(["x"]));
     Ok(())
 }
 
@@ -154,7 +154,7 @@ fn odd_names(w: &World) -> Outcome {
         fs::write(inner.join("x"), "").expect("a file");
         let target = format!("/t {}", name.replace('\n', " "));
         let done = w.guest(&["-v", &format!("{}:{target}", inner.display())], &["list", &target]);
-        assert_eq!(crate::world::json(&done), json!(["x"]), "{name:?}");
+        assert_eq!(crate::contract::world::json(&done), json!(["x"]), "{name:?}");
     }
     Ok(())
 }
@@ -169,10 +169,10 @@ fn long_form(w: &World) -> Outcome {
         format!("destination=/m,source={source},type=bind,readonly=true"),
     ] {
         let done = w.guest(&["--mount", &form], &["list", "/m"]);
-        assert_eq!(crate::world::json(&done), json!(["x"]), "{form}");
+        assert_eq!(crate::contract::world::json(&done), json!(["x"]), "{form}");
     }
     let done = w.guest(&["--mount", "type=tmpfs,dst=/t,tmpfs-size=1m"], &["statfs", "/t"]);
-    assert_eq!(crate::world::json(&done)["type"], json!("0x1021994"));
+    assert_eq!(crate::contract::world::json(&done)["type"], json!("0x1021994"));
     Ok(())
 }
 
@@ -462,7 +462,7 @@ fn directories_closed_to_their_owner(w: &World) -> Outcome {
         seen["mode"].as_str().unwrap_or_default().to_owned()
     });
     assert_eq!(modes, ["555"; 3]);
-    let mut names = crate::world::json(&w.guest(&["-v", &volume], &["list", "/v/two"]));
+    let mut names = crate::contract::world::json(&w.guest(&["-v", &volume], &["list", "/v/two"]));
     names.as_array_mut().expect("a list").sort_by_key(ToString::to_string);
     assert_eq!(names, json!(["came", "dir", "pipe"]));
     // Other users, and a read-only volume, are refused as before.

@@ -14,7 +14,7 @@ use testkit::command::{Finished, Input, copy_program, find_program, run_with};
 use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
 
-use crate::world::{Case, LIMIT, World};
+use crate::contract::world::{Case, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("engines_inside", engines_inside),

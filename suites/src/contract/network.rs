@@ -11,7 +11,7 @@ use testkit::command::{Input, find_program, run_with, until};
 use testkit::skip::Outcome;
 use testkit::users::Setting;
 
-use crate::world::{Case, LIMIT, World};
+use crate::contract::world::{Case, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("host_by_default", host_by_default),

@@ -13,10 +13,10 @@ use testkit::image::Image;
 use testkit::layer::Entry;
 use testkit::skip::{Outcome, Skip};
 
-use crate::modes::{behind, fence_of};
-use crate::packages::{debian, sh};
-use crate::patched_code::patched_files;
-use crate::world::{Case, Container, World};
+use crate::contract::modes::{behind, fence_of};
+use crate::contract::packages::{debian, sh};
+use crate::contract::patched_code::patched_files;
+use crate::contract::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("where_the_stage_cannot_work", where_the_stage_cannot_work),
@@ -75,7 +75,7 @@ fn where_the_stage_cannot_work(w: &World) -> Outcome {
     }
     let user = w.words(&["-u", "alice"], &["ids"]);
     let user: Vec<&str> = user.iter().map(String::as_str).collect();
-    let ids = crate::world::json(&behind(w, &fence, &["code"], &user));
+    let ids = crate::contract::world::json(&behind(w, &fence, &["code"], &user));
     assert_eq!(ids["uid"], json!([1234, 1234, 1234]));
     let done = w.guest(&[], &["write", "/tmp/x", "y", ";", "chown", "/tmp/x", "5", "6"]);
     assert!(!done.ok().err().contains(told), "{done:?}");
@@ -90,7 +90,7 @@ fn another_user_without_the_stage(w: &World) -> Outcome {
     let words = w.words_for(&["run", "-d"], &["--name", &c.name], &["sleep", "300"]);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     behind(w, &fence, &["code"], &words).ok();
-    let ids = |done: Finished| crate::world::json(&done)["uid"].clone();
+    let ids = |done: Finished| crate::contract::world::json(&done)["uid"].clone();
     assert_eq!(ids(c.exec(&[], &["ids"])), json!([0, 0, 0]));
     for (user, kind, id) in [("alice", "user", 1234), ("0:77", "group", 77)] {
         let exec = ["exec", "--user", user, &c.name, "/bin/guest", "ids"];
@@ -247,7 +247,7 @@ fn of_the_root(w: &World) -> Outcome {
     w.coracle(&["load", "-q", "-i", &dir.display().to_string()]).ok();
     let mode = w.mode();
     let stat = ["run", "--rm", &mode, name, "/bin/guest", "stat", "/"];
-    let stat = crate::world::json(&w.coracle(&stat));
+    let stat = crate::contract::world::json(&w.coracle(&stat));
     assert_eq!((owner(&stat), &stat["mode"]), ((7, 8), &json!("2711")));
     Ok(())
 }
@@ -284,7 +284,7 @@ fn records_without_marks(w: &World) -> Outcome {
     fs::remove_file(place.join("notes")).expect("the log");
     for (name, wanted) in [("/f", (5, 6)), ("/d", (7, 8))] {
         let stat = w.coracle(&["run", &w.mode(), &c.name, "/bin/guest", "stat", name]);
-        assert_eq!(owner(&crate::world::json(&stat)), wanted, "{name}");
+        assert_eq!(owner(&crate::contract::world::json(&stat)), wanted, "{name}");
     }
     Ok(())
 }
@@ -379,7 +379,7 @@ fn in_a_given_tree(w: &World) -> Outcome {
     w.coracle(&[&words[..], &make].concat()).ok();
     for (path, wanted) in [("/f", (5, 6)), ("/p", (7, 8))] {
         let stat = w.coracle(&["run", &c.name, "/bin/guest", "stat", path]);
-        assert_eq!(owner(&crate::world::json(&stat)), wanted, "{path}");
+        assert_eq!(owner(&crate::contract::world::json(&stat)), wanted, "{path}");
     }
     let file = w.dir("given").join("tree.tar").display().to_string();
     w.coracle(&["export", "-o", &file, &c.name]).ok();

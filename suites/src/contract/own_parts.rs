@@ -8,7 +8,7 @@ use testkit::command::{Input, run_with};
 use testkit::layer::Layer;
 use testkit::skip::Outcome;
 
-use crate::world::{Case, Container, LIMIT, World};
+use crate::contract::world::{Case, Container, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("root_changes_the_files_in_etc", root_changes_the_files_in_etc),

@@ -7,8 +7,8 @@ use testkit::image::Built;
 use testkit::push::Target;
 use testkit::skip::{Outcome, Skip};
 
-use crate::environment::inherited_ignores;
-use crate::world::{Case, LIMIT, World};
+use crate::contract::environment::inherited_ignores;
+use crate::contract::world::{Case, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("shell_and_tools", shell_and_tools),

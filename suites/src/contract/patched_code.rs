@@ -7,7 +7,7 @@ use std::process::Command;
 use testkit::command::find_program;
 use testkit::skip::{Outcome, Skip};
 
-use crate::world::{Case, Container, World};
+use crate::contract::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("kept_with_the_image", kept_with_the_image),

@@ -10,8 +10,8 @@ use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
 use testkit::users::{Setting, no_namespaces};
 
-use crate::mounts::HostMount;
-use crate::world::{Case, Container, LIMIT, World};
+use crate::contract::mounts::HostMount;
+use crate::contract::world::{Case, Container, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("home_in_memory", home_in_memory),

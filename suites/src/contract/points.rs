@@ -13,8 +13,8 @@ use std::process::Stdio;
 
 use testkit::skip::{Outcome, Skip};
 
-use crate::patched_code::compiled;
-use crate::world::{Case, World};
+use crate::contract::patched_code::compiled;
+use crate::contract::world::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("where_the_program_begins", where_the_program_begins),

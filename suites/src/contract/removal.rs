@@ -8,7 +8,7 @@ use testkit::running::Running;
 use testkit::skip::Outcome;
 use testkit::terminal::Terminal;
 
-use crate::world::{Case, Container, World};
+use crate::contract::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("an_image_name_precedes_a_container_name", an_image_name_precedes_a_container_name),

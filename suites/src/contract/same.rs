@@ -6,12 +6,11 @@ use std::fs;
 use testkit::command::Finished;
 use testkit::image::{Image, Pack};
 use testkit::layer::{Entry, Layer};
-use testkit::person;
 use testkit::skip::Outcome;
 
-use crate::packages::debian;
-use crate::patched_code::compiled;
-use crate::world::{Case, Container, World};
+use crate::contract::packages::debian;
+use crate::contract::patched_code::compiled;
+use crate::contract::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("numbers_by_every_road", numbers_by_every_road),
@@ -221,8 +220,8 @@ fn trees_of_releases(w: &World) -> Outcome {
 }
 
 fn skip_unless_all(why: &str) -> Outcome {
-    if std::env::var_os(person::ALL).is_none() {
-        testkit::skip!("{why}: {}=1 runs it", person::ALL);
+    if !testkit::share::is_whole() {
+        testkit::skip!("{why}: share 1/1 runs it");
     }
     Ok(())
 }

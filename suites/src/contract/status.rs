@@ -8,7 +8,7 @@ use testkit::skip::Outcome;
 use testkit::terminal::Terminal;
 use testkit::users::{Setting, no_namespaces};
 
-use crate::world::{Case, LIMIT, World};
+use crate::contract::world::{Case, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("the_first_command", the_first_command),

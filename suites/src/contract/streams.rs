@@ -9,7 +9,7 @@ use testkit::command::{Input, run_with};
 use testkit::skip::Outcome;
 use testkit::users::Setting;
 
-use crate::world::{Case, LIMIT, World, json as parse};
+use crate::contract::world::{Case, LIMIT, World, json as parse};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("input_with_i", input_with_i),

@@ -5,7 +5,7 @@ use testkit::intruder::intruder;
 use testkit::skip::Outcome;
 use testkit::terminal::Terminal;
 
-use crate::world::{Case, Container, World};
+use crate::contract::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("is_a_terminal", is_a_terminal),
@@ -174,7 +174,7 @@ fn no_terminal_without_t(w: &World) -> Outcome {
 
 fn t_without_terminal_outside(w: &World) -> Outcome {
     let done = w.guest(&["-t"], &["tty"]);
-    let facts = crate::world::json(&done);
+    let facts = crate::contract::world::json(&done);
     assert_eq!(facts["stdout"], json!(true), "{done:?}");
     Ok(())
 }

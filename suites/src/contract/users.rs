@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::skip::Outcome;
 
-use crate::world::{Case, Container, World};
+use crate::contract::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("root_inside", root_inside),
@@ -129,7 +129,7 @@ fn groups_of_the_image(w: &World) -> Outcome {
         words.extend(flags);
         let mode = w.mode();
         words.extend([mode.as_str(), &container.name, "/bin/guest", "ids"]);
-        crate::world::json(&w.coracle(&words))["groups"].clone()
+        crate::contract::world::json(&w.coracle(&words))["groups"].clone()
     };
     assert_eq!(groups(&[]), json!([0, 29, 44]));
     // Who names a group gets no others, as in Docker.
@@ -310,14 +310,14 @@ fn lists_program(w: &World) -> Result<String, testkit::skip::Skip> {
     }
     let dir = w.dir("lists");
     let source = w.file(&dir, "access_lists.c", include_str!("access_lists.c"));
-    let program = crate::patched_code::compiled(&source, &["-static"])?;
+    let program = crate::contract::patched_code::compiled(&source, &["-static"])?;
     Ok(format!("{}:/program", program.display()))
 }
 
 /// What two processes of one user make at the same time belongs to that user, and both use it.
 fn made_at_once(w: &World) -> Outcome {
     let source = w.file(&w.dir("at-once"), "at_once.c", include_str!("at_once.c"));
-    let program = crate::patched_code::compiled(&source, &["-static"])?;
+    let program = crate::contract::patched_code::compiled(&source, &["-static"])?;
     let bound = format!("{}:/program", program.display());
     for mode in lists_modes(w) {
         let flags = ["run", "--rm", &mode, "-u", "1234:1235", "-v", &bound, &w.image, "/program"];
@@ -343,7 +343,7 @@ fn dropping_privileges(w: &World) -> Outcome {
     let done = w.guest(&[], &["setuid", "1234", "1235"]);
     done.ok();
     if w.has_ids() {
-        assert_eq!(crate::world::json(&done)["uid"], json!([1234, 1234, 1234]));
+        assert_eq!(crate::contract::world::json(&done)["uid"], json!([1234, 1234, 1234]));
     }
     Ok(())
 }
@@ -352,7 +352,7 @@ fn set_groups(w: &World) -> Outcome {
     let done = w.guest(&[], &["setgroups", "50", "77"]);
     done.ok();
     if w.has_ids() {
-        assert_eq!(crate::world::json(&done)["groups"], json!([50, 77]));
+        assert_eq!(crate::contract::world::json(&done)["groups"], json!([50, 77]));
     }
     Ok(())
 }

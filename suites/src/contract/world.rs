@@ -61,8 +61,8 @@ impl Stage {
     /// Starts a registry, pulls the test image as each user and finds the ready engines.
     pub(crate) fn set() -> Result<Self, String> {
         let scratch = Scratch::new("contract").map_err(|error| error.to_string())?;
-        let coracle = public_copy(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle")))
-            .map_err(|error| error.to_string())?;
+        let coracle =
+            public_copy(&scratch, crate::program::coracle()).map_err(|error| error.to_string())?;
         let users = users::all();
         if users.is_empty() {
             return Err("the test users are missing: run `cargo xtask ci` as root once".to_owned());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use testkit::skip::Outcome;
 
-use crate::place::{Case, Dice, Place, pull, rounds, still_usable};
+use crate::crash::place::{Case, Dice, Place, pull, rounds, still_usable};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("flipped_bits_are_found", flipped_bits_are_found),

@@ -12,9 +12,9 @@ use testkit::skip;
 use testkit::skip::Outcome;
 use testkit::users::Setting;
 
-use crate::mounted::Mounted;
-use crate::place::{Case, Place, pull};
-use crate::rounds::is_ready;
+use crate::crash::mounted::Mounted;
+use crate::crash::place::{Case, Place, pull};
+use crate::crash::rounds::is_ready;
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("tmpfs", |place| {

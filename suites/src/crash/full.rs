@@ -12,9 +12,9 @@ use testkit::running::Running;
 use testkit::skip;
 use testkit::skip::Outcome;
 
-use crate::mounted::{Mounted, decent};
-use crate::place::{Case, Place};
-use crate::rounds::is_ready;
+use crate::crash::mounted::{Mounted, decent};
+use crate::crash::place::{Case, Place};
+use crate::crash::rounds::is_ready;
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     // Where memory is the disk, a program without blocks ends by SIGBUS: no space is reserved for

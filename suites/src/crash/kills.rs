@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use testkit::person::Person;
 use testkit::skip::Outcome;
 
-use crate::place::{Case, Dice, Place, pull, rounds, still_usable, whole};
+use crate::crash::place::{Case, Dice, Place, pull, rounds, still_usable, whole};
 
 pub(crate) const CASES: &[(&str, Case)] =
     &[("one_command_alone", one_command_alone), ("any_command", any_command)];

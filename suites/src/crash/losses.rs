@@ -18,7 +18,7 @@ use testkit::disk::{Event, RecordedDisk, Tail};
 use testkit::person::Person;
 use testkit::skip::Outcome;
 
-use crate::place::{Case, Dice, Place, rounds};
+use crate::crash::place::{Case, Dice, Place, rounds};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("short_commit_interval", short_commit_interval),

@@ -21,11 +21,10 @@ mod space;
 mod storms;
 mod syncs;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use testkit::docker_registry::DockerRegistry;
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 use testkit::person::everybody;
 use testkit::scratch::Scratch;
 
@@ -44,13 +43,13 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("syncs", syncs::CASES),
 ];
 
-fn main() -> ExitCode {
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
     // A case starts this program again, as the server of the recorded disk.
     if let Some(ended) = testkit::disk::serve() {
         return ended;
     }
     let scratch = Scratch::new("crash").expect("a scratch directory");
-    let program = Path::new(env!("CARGO_BIN_EXE_coracle"));
+    let program = crate::program::coracle();
     let set = everybody(&scratch, program)
         .and_then(|users| Ok((users, DockerRegistry::start()?)))
         .map_err(|error| error.to_string());
@@ -61,7 +60,7 @@ fn main() -> ExitCode {
         }
         _ => Vec::new(),
     };
-    let mut suite = Suite::new();
+    let mut suite = Suite::new("crash");
     if let Err(reason) = &set {
         suite.skipped("crash", reason);
     }
@@ -73,5 +72,5 @@ fn main() -> ExitCode {
             }
         }
     }
-    suite.run()
+    suite.run(wishes)
 }

@@ -9,7 +9,7 @@ use testkit::mounts::Mounts;
 use testkit::person::{LIMIT, Person};
 use testkit::skip::{Skip, need_program};
 
-use crate::place::Place;
+use crate::crash::place::Place;
 
 /// A mount namespace with one test file system.
 pub(crate) struct Mounted {

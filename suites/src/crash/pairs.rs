@@ -7,7 +7,7 @@ use testkit::command::Finished;
 use testkit::person::Person;
 use testkit::skip::Outcome;
 
-use crate::place::{Case, Dice, Place, pull, rounds, still_usable, whole};
+use crate::crash::place::{Case, Dice, Place, pull, rounds, still_usable, whole};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("pull_and_pull", pull_and_pull),

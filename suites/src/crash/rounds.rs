@@ -19,7 +19,7 @@ use testkit::person::Person;
 use testkit::skip;
 use testkit::skip::{Outcome, Skip};
 
-use crate::place::{Case, Dice, Place, rounds};
+use crate::crash::place::{Case, Dice, Place, rounds};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("N1", |place| in_mode(place, "N1")),
@@ -74,7 +74,7 @@ pub(crate) fn is_ready(person: &Person, mode: &str) -> bool {
 
 /// The image with the compiled program.
 fn load(person: &Person) -> Outcome {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/crash/guests/rounds.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/crash/guests/rounds.c");
     let program = person.home.join("rounds");
     let words = ["-O1", "-static", "-pthread", "-w", "-o"];
     let done = Command::new("gcc").args(words).arg(&program).arg(source).status();

@@ -8,8 +8,8 @@ use testkit::command::{Input, run_with};
 use testkit::person::LIMIT;
 use testkit::skip::{Outcome, need_program};
 
-use crate::mounted::{Mounted, decent};
-use crate::place::{Case, Place, pull};
+use crate::crash::mounted::{Mounted, decent};
+use crate::crash::place::{Case, Place, pull};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("full_while_pulling", full_while_pulling),

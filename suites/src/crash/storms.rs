@@ -18,8 +18,8 @@ use testkit::running::Running;
 use testkit::skip;
 use testkit::skip::Outcome;
 
-use crate::place::{Case, Dice, Place, rounds};
-use crate::rounds::is_ready;
+use crate::crash::place::{Case, Dice, Place, rounds};
+use crate::crash::rounds::is_ready;
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("I1", |place| in_mode(place, "I1")),

@@ -6,7 +6,7 @@ use testkit::command::{Input, run_with};
 use testkit::person::{LIMIT, Person};
 use testkit::skip::{Outcome, need_program};
 
-use crate::place::{Case, Place};
+use crate::crash::place::{Case, Place};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("runs_wait_for_no_disk", runs_wait_for_no_disk)];
 

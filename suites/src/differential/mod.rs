@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use testkit::command::{Finished, Input, run_with};
 use testkit::fence::fenced;
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 use testkit::person::{Person, everybody};
 use testkit::scratch::Scratch;
 
@@ -63,7 +63,7 @@ impl Stage {
         let native = Native::prepare(scratch.path(), &image.layer, &hidden)?;
         let mut worlds = Vec::new();
         let mut missing = Vec::new();
-        for person in everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)? {
+        for person in everybody(&scratch, crate::program::coracle()).map_err(text)? {
             let done = person.run(&["load", "-q", "-i", &layout.display().to_string()]);
             if done.code() != 0 {
                 return Err(format!("no test image: {done:?}"));
@@ -202,21 +202,21 @@ fn differences(left: &[String], right: &[String]) -> Vec<String> {
     edits
 }
 
-fn main() -> ExitCode {
-    // `--layer FILE`: no test; writes the image's layer, for a machine that cannot build it.
-    let mut words = std::env::args().skip_while(|word| word != "--layer").skip(1);
-    if let Some(file) = words.next() {
-        return match programs::keep_layer(Path::new(&file)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-        };
-    }
-    let listing = std::env::args().any(|word| word == "--list");
-    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
-    let mut suite = Suite::new();
+/// `--layer FILE`: no test; writes the image's layer, for a machine that cannot build it.
+pub(crate) fn keep_layer() -> Option<ExitCode> {
+    let file = std::env::args().skip_while(|word| word != "--layer").nth(1)?;
+    Some(match programs::keep_layer(Path::new(&file)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
+    let stage = Stage::set();
+    let mut suite = Suite::new("differential");
     match &stage {
         Err(reason) => suite.skipped("differential", reason),
         Ok(stage) => {
@@ -241,5 +241,5 @@ fn main() -> ExitCode {
             fallbacks::add(&mut suite, stage);
         }
     }
-    suite.run()
+    suite.run(wishes)
 }

@@ -63,7 +63,7 @@ fn compile(name: &str, flags: &[&str], into: &Path) -> Result<Vec<u8>, String> {
         name => name,
     };
     let musl = matches!(name, "musl" | "others" | "other");
-    let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/guests");
+    let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/differential/guests");
     let program = into.join(name);
     let output = Command::new(if musl { "musl-gcc" } else { "gcc" })
         .args(if musl { OF_MUSL } else { &[] })

@@ -7,7 +7,7 @@ use testkit::image::{Blob, Image};
 use testkit::layer::{Entry, Layer};
 use testkit::skip::Outcome;
 
-use crate::{Answer, Case, Place};
+use crate::hostile::{Answer, Case, Place};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("broken_documents", broken_documents),

@@ -10,7 +10,7 @@ use testkit::person::{LIMIT, Person, borrowed};
 use testkit::running::Running;
 use testkit::skip::Outcome;
 
-use crate::{Answer, Case, Place};
+use crate::hostile::{Answer, Case, Place};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("working_directories_out", working_directories_out),

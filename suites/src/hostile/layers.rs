@@ -4,7 +4,7 @@ use testkit::image::{Image, Pack, compress};
 use testkit::layer::{Entry, Layer};
 use testkit::skip::Outcome;
 
-use crate::{Answer, Case, Place};
+use crate::hostile::{Answer, Case, Place};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("dot_dot", dot_dot),

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use testkit::command::Finished;
 use testkit::docker_registry::DockerRegistry;
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 use testkit::image::Built;
 use testkit::person::{Person, everybody};
 use testkit::scratch::Scratch;
@@ -43,14 +43,13 @@ struct Place {
 
 type Case = fn(&Place) -> Outcome;
 
-fn main() -> ExitCode {
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
     let mut trouble = Vec::new();
     let scratch = Scratch::new("hostile").expect("a scratch directory");
-    let people =
-        everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).unwrap_or_else(|error| {
-            trouble.push(error.to_string());
-            Vec::new()
-        });
+    let people = everybody(&scratch, crate::program::coracle()).unwrap_or_else(|error| {
+        trouble.push(error.to_string());
+        Vec::new()
+    });
     let mut places = Vec::new();
     for person in people {
         match DockerRegistry::start() {
@@ -65,7 +64,7 @@ fn main() -> ExitCode {
             Err(error) => trouble.push(error.to_string()),
         }
     }
-    let mut suite = Suite::new();
+    let mut suite = Suite::new("hostile");
     for reason in &trouble {
         suite.skipped("hostile", reason);
     }
@@ -76,7 +75,7 @@ fn main() -> ExitCode {
             suite.case(format!("{kind}::{name}"), move || body(place));
         }
     }
-    suite.run()
+    suite.run(wishes)
 }
 
 impl Place {

@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use testkit::command::{Finished, Input, run_with, until};
-use testkit::person::ALL;
 use testkit::running::Running;
 use testkit::skip::{Outcome, Skip};
 
-use crate::lab::{Case, HOME, LIMIT, Lab};
-use crate::small::{self, BOX};
+use crate::hosts::lab::{Case, HOME, LIMIT, Lab};
+use crate::hosts::small::{self, BOX};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("failures::host_fails", host_fails),
@@ -202,8 +201,8 @@ fn host_fails_in_a_run(lab: &Lab) -> Outcome {
 /// Both sides of a cut link see it: the driver says so, the host beyond ends what it has after its
 /// grace. Nothing is started a second time, and `up` goes on when the link is mended.
 fn partition(lab: &Lab) -> Outcome {
-    if std::env::var_os(ALL).is_none() {
-        return Err(Skip(format!("it waits for silence: {ALL}=1 runs it")));
+    if !testkit::share::is_whole() {
+        return Err(Skip("it waits for silence: share 1/1 runs it".to_owned()));
     }
     small::load(lab, &lab.people[0])?;
     let file = site(lab, "cut", &ALL_HOSTS);
@@ -289,7 +288,7 @@ fn full_disk(lab: &Lab) -> Outcome {
     let text = format!(
         "name = \"full\"\nimage = {:?}\n{}\
          [service.web]\ncommand = [\"sleep\", \"600\"]\nreplicas = 3\n",
-        crate::lab::IMAGE,
+        crate::hosts::lab::IMAGE,
         lab.ssh(&ALL_HOSTS)
     );
     let file = lab.file("full.toml", &text);
@@ -366,7 +365,7 @@ fn other_program(lab: &Lab) -> Outcome {
 /// An allocation that is taken away in the middle: by somebody, or because its time is over. The
 /// hosts end what they have, and the next one begins anew.
 fn allocation_ends(lab: &Lab) -> Outcome {
-    let slurm = crate::slurm::slurm(lab, "slurm-that-ends")?;
+    let slurm = crate::hosts::slurm::slurm(lab, "slurm-that-ends")?;
     small::load(lab, &lab.site)?;
     let text = format!(
         "name = \"short\"\nimage = {BOX:?}\nnodes = 3\nbackend = {{ kind = \"slurm\" }}\n\
@@ -380,7 +379,7 @@ fn allocation_ends(lab: &Lab) -> Outcome {
         command.args(words);
         run_with(&mut lab.hosts.command(0, &command), Input::Null, LIMIT)
     };
-    let whys: &[(&str, bool)] = if std::env::var_os(ALL).is_some() {
+    let whys: &[(&str, bool)] = if testkit::share::is_whole() {
         &[("--time=10", true), ("--time=10", false), ("--time=1", false)]
     } else {
         &[("--time=10", true), ("--time=10", false)]

@@ -6,11 +6,10 @@ use std::fs;
 use std::path::Path;
 
 use testkit::command::{Finished, Input, run_with, until};
-use testkit::person::ALL;
 use testkit::skip::Outcome;
 
-use crate::failures::fail;
-use crate::lab::{COUNT, Case, HOME, LIMIT, Lab};
+use crate::hosts::failures::fail;
+use crate::hosts::lab::{COUNT, Case, HOME, LIMIT, Lab};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("farm::hosts", hosts)];
 
@@ -66,7 +65,7 @@ fn slurm(lab: &Lab, jobs: &Path) -> Outcome {
     let done = until(LIMIT, || (written("hosts") == all).then_some(()));
     assert!(done.is_some(), "{}: {}", written("hosts"), told(lab));
 
-    if std::env::var_os(ALL).is_some() {
+    if testkit::share::is_whole() {
         let job = "srun hostname | sort >>begun; while [ ! -e go ]; do sleep 0.2; done; echo >done";
         front(lab, &format!("sbatch -Q -N 3 -o lost --wrap '{job}'")).ok();
         let begun = |lines: &str| {

@@ -10,8 +10,9 @@ use testkit::layer::Layer;
 use testkit::skip::{Outcome, Skip};
 use testkit::slurm::{Cluster, Conditions, PORTS};
 
-use crate::lab::{Case, HOME, LIMIT, Lab, PORT, REGISTRY};
-use crate::slurm::slurm_with;
+use crate::hosts::lab::{Case, HOME, LIMIT, Lab, PORT, REGISTRY};
+use crate::hosts::slurm::slurm_with;
+use crate::hosts::small::noise;
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("images::passed_on", passed_on),
@@ -26,18 +27,6 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 const TALK: u64 = 3 << 20;
 /// Bytes of an image's large layer.
 const LAYER: usize = 24 << 20;
-
-/// Bytes that nothing packs, other ones for each seed.
-pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    std::iter::repeat_with(next).flatten().take(length).collect()
-}
 
 /// An image without a program, of two layers.
 fn image(seed: u64, length: usize) -> Built {

@@ -14,7 +14,7 @@ use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip, need_program};
 use testkit::users::Setting;
 
-use crate::registry::Registry;
+use crate::hosts::registry::Registry;
 
 pub(crate) type Case = fn(&Lab) -> Outcome;
 

@@ -7,7 +7,7 @@ use std::fs;
 use testkit::command::Finished;
 use testkit::skip::Outcome;
 
-use crate::lab::{Case, HOME, IMAGE, Lab};
+use crate::hosts::lab::{Case, HOME, IMAGE, Lab};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("mistakes::a_host_asks_for_a_password", password),

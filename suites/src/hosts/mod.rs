@@ -21,20 +21,19 @@ mod terminals;
 mod variables;
 mod zones;
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 use testkit::person::everybody;
 use testkit::scratch::Scratch;
 use testkit::skip::Skip;
 
 use lab::Lab;
 
-fn main() -> ExitCode {
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
     let scratch = Scratch::new("hosts").expect("a directory");
-    let people = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle")));
+    let people = everybody(&scratch, crate::program::coracle());
     let people = match people {
         Ok(people) => people,
         Err(error) => {
@@ -64,7 +63,7 @@ fn main() -> ExitCode {
         farm::CASES,
         kills::CASES,
     ];
-    let mut suite = Suite::new();
+    let mut suite = Suite::new("hosts");
     // They share the hosts.
     suite.threads(1);
     for (name, case) in cases.into_iter().flatten() {
@@ -76,5 +75,5 @@ fn main() -> ExitCode {
             Ok(())
         });
     }
-    suite.run()
+    suite.run(wishes)
 }

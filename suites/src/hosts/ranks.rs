@@ -12,8 +12,8 @@ use testkit::command::{Finished, Input, run_with, until};
 use testkit::skip::{Outcome, Skip, need_program};
 use testkit::slurm::{Cluster, Conditions};
 
-use crate::lab::{Case, LIMIT, Lab};
-use crate::slurm::slurm_with;
+use crate::hosts::lab::{Case, LIMIT, Lab};
+use crate::hosts::slurm::slurm_with;
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("ranks::slurm", slurm),
@@ -23,7 +23,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 ];
 
 const IMAGE: &str = "lab/ranks:1";
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hosts/guests/ranks.c");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/hosts/guests/ranks.c");
 const RING: &str = "ring of 3 ranks: right, in the container: 1, of the file\n";
 /// What each rank sends, in bytes.
 const SENT: u64 = 2 * (4 << 20);

@@ -15,8 +15,8 @@ use testkit::skip::Outcome;
 use testkit::slurm::{Cluster, Conditions};
 use testkit::users::Setting;
 
-use crate::lab::{Case, LIMIT, Lab};
-use crate::slurm::slurm_with;
+use crate::hosts::lab::{Case, LIMIT, Lab};
+use crate::hosts::slurm::slurm_with;
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("readme::one_machine", one_machine),
@@ -25,7 +25,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("readme::slurm_forbidden", slurm_forbidden),
 ];
 
-const README: &str = include_str!("../../../../README.md");
+const README: &str = include_str!("../../../README.md");
 const RING: &str = "ring of [(2, 'node1'), (0, 'node2'), (1, 'node3')]\n";
 
 /// The blocks of the section, in their order.

@@ -10,7 +10,7 @@ use testkit::image::Built;
 use testkit::push::Target;
 use testkit::skip::{Skip, need_program};
 
-use crate::lab::{LIMIT, Lab, REGISTRY};
+use crate::hosts::lab::{LIMIT, Lab, REGISTRY};
 
 /// A registry on the last host.
 pub(crate) struct Registry {

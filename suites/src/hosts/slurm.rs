@@ -7,10 +7,9 @@ use testkit::image::Image;
 use testkit::skip::{Outcome, Skip};
 use testkit::slurm::{Cluster, Conditions};
 
-use crate::images::noise;
-use crate::lab::{Case, HOME, IMAGE, LIMIT, Lab, REGISTRY};
-use crate::small::{self, BOX};
-use crate::terminals;
+use crate::hosts::lab::{Case, HOME, IMAGE, LIMIT, Lab, REGISTRY};
+use crate::hosts::small::{self, BOX, noise};
+use crate::hosts::terminals;
 
 pub(crate) const CASES: &[(&str, Case)] =
     &[("slurm::run", run), ("slurm::packed", packed), ("slurm::one_copy", one_copy)];
@@ -54,7 +53,7 @@ fn one_copy(lab: &Lab) -> Outcome {
         command.args(&words[1..]).env("PATH", "/usr/bin:/bin");
         run_with(&mut lab.hosts.command(0, &command), Input::Null, LIMIT)
     };
-    for host in 0..crate::lab::COUNT {
+    for host in 0..crate::hosts::lab::COUNT {
         let search = ["-c", &format!("command -v coracle || ls {program}")];
         let mut search = lab.command(host, Path::new("/bin/sh"), &search);
         let found = run_with(&mut search, Input::Null, LIMIT).code() == 0;

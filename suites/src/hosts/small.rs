@@ -6,7 +6,7 @@ use testkit::layer::Layer;
 use testkit::person::Person;
 use testkit::skip::{Outcome, Skip};
 
-use crate::lab::{LIMIT, Lab};
+use crate::hosts::lab::{LIMIT, Lab};
 
 /// Its name: busybox and a page.
 pub(crate) const BOX: &str = "lab/box:1";
@@ -31,4 +31,16 @@ pub(crate) fn load(lab: &Lab, person: &Person) -> Outcome {
     command.args(["load", "-q", "-i"]).arg(&layout);
     run_with(&mut lab.hosts.command(0, &command), Input::Null, LIMIT).ok();
     Ok(())
+}
+
+/// Bytes that nothing packs, other ones for each seed.
+pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    std::iter::repeat_with(next).flatten().take(length).collect()
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use testkit::command::{Input, run_with, until};
 use testkit::skip::Outcome;
 
-use crate::lab::{Case, IMAGE, LIMIT, Lab};
+use crate::hosts::lab::{Case, IMAGE, LIMIT, Lab};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("ssh::run", run),

@@ -10,7 +10,7 @@ use testkit::command::{Input, run_with, until};
 use testkit::skip::Outcome;
 use testkit::terminal::Terminal;
 
-use crate::lab::{Case, IMAGE, LIMIT, Lab};
+use crate::hosts::lab::{Case, IMAGE, LIMIT, Lab};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("ssh::terminals", over_ssh)];
 

@@ -10,11 +10,11 @@ use std::process::Command;
 use testkit::command::{Finished, Input, run_with};
 use testkit::skip::{Outcome, need_program};
 
-use crate::lab::{Case, IMAGE, LIMIT, Lab};
+use crate::hosts::lab::{Case, IMAGE, LIMIT, Lab};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("ssh::variables", found), ("ssh::ring", ring)];
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/guests/ring.c");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/programs/guests/ring.c");
 const HOSTS: [&str; 2] = ["host2", "host3"];
 /// An image with a variable of its own.
 const SETS: &str = "lab/sets:1";

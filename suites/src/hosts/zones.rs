@@ -7,12 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use testkit::command::{Input, run_with, until};
-use testkit::person::ALL;
 use testkit::running::Running;
 use testkit::skip::Outcome;
 
-use crate::failures::fail;
-use crate::lab::{COUNT, Case, HOME, LIMIT, Lab};
+use crate::hosts::failures::fail;
+use crate::hosts::lab::{COUNT, Case, HOME, LIMIT, Lab};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("zones::replica", replica), ("zones::web", web)];
 
@@ -171,7 +170,7 @@ fn web(lab: &Lab) -> Outcome {
     are(&["web-1 host1", "web-2 host2", "web-3 host3"]);
     answered_by(&client, &["web-1", "web-2", "web-3"]);
 
-    let is_cut = std::env::var_os(ALL).is_some();
+    let is_cut = testkit::share::is_whole();
     if is_cut {
         lab.hosts.cut(1, true);
     } else {

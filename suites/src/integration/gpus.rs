@@ -11,8 +11,8 @@ use testkit::person::LIMIT;
 use testkit::running::Running;
 use testkit::skip::Outcome;
 
-use crate::driver::{self, Layout};
-use crate::world::{Case, World};
+use crate::integration::driver::{self, Layout};
+use crate::integration::world::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("debian", |w| whole(w, Layout::Debian)),
@@ -92,7 +92,7 @@ fn setup_is_kept(w: &World) -> Outcome {
     let bind = format!("{}:/cuda:ro", program.display());
     let name = w.unique("c");
     let mode = format!("--execmode={}", w.engine);
-    let image = crate::world::IMAGE;
+    let image = crate::integration::world::IMAGE;
     w.coracle(&[], &["create", "--name", &name, &mode, "-v", &bind, image, "/cuda"]).ok();
     w.coracle(&[], &["setup", "--nvidia", &name]).ok();
     for version in [VERSION, "570.86.10"] {

@@ -15,17 +15,16 @@ mod world;
 
 use std::process::ExitCode;
 
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 
 use world::{Case, Stage};
 
 const GROUPS: &[(&str, &[(&str, Case)])] =
     &[("gpus", gpus::CASES), ("users", users::CASES), ("screen", screen::CASES)];
 
-fn main() -> ExitCode {
-    let listing = std::env::args().any(|word| word == "--list");
-    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
-    let mut suite = Suite::new();
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
+    let stage = Stage::set();
+    let mut suite = Suite::new("integration");
     suite.threads(2);
     match &stage {
         Err(reason) => suite.skipped("integration", reason),
@@ -43,5 +42,5 @@ fn main() -> ExitCode {
             }
         }
     }
-    suite.run()
+    suite.run(wishes)
 }

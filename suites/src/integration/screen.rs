@@ -6,8 +6,8 @@ use std::process::Stdio;
 
 use testkit::skip::{Outcome, need_program};
 
-use crate::users::Daemon;
-use crate::world::{Case, World};
+use crate::integration::users::Daemon;
+use crate::integration::world::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("windows_are_drawn", windows_are_drawn)];
 

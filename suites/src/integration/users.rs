@@ -10,7 +10,7 @@ use testkit::command::{Input, find_program, run_with, until};
 use testkit::person::LIMIT;
 use testkit::skip::{Outcome, need_program};
 
-use crate::world::{Case, World};
+use crate::integration::world::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("callers_name", callers_name),

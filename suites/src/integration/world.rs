@@ -47,7 +47,7 @@ impl Stage {
         let text = |error: std::io::Error| error.to_string();
         let tree = testkit::trees::integration().map_err(|skip| skip.0)?;
         let scratch = Scratch::new("integration").map_err(text)?;
-        let users = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)?;
+        let users = everybody(&scratch, crate::program::coracle()).map_err(text)?;
         let person = users.into_iter().next().ok_or("there is no test user")?;
         let mut import = person.command(&["import", "-q", "-", IMAGE]);
         let done = run_with(import.stdin(File::open(tree).map_err(text)?), Input::AsIs, LIMIT);

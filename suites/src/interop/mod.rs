@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use testkit::docker_registry::DockerRegistry;
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 use testkit::person::{Person, everybody};
 use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, need_program};
@@ -31,9 +31,9 @@ const CASES: &[(&str, Case)] = &[
     ("tar_reads_exports_and_we_import_its_tars", tar_reads_exports_and_we_import_its_tars),
 ];
 
-fn main() -> ExitCode {
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
     let scratch = Scratch::new("interop").expect("a scratch directory");
-    let set = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).and_then(|users| {
+    let set = everybody(&scratch, crate::program::coracle()).and_then(|users| {
         let registry = DockerRegistry::start()?;
         registry.target().image("test/guest", "1", &testkit::guest::image().build())?;
         Ok((users, registry))
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    let mut suite = Suite::new();
+    let mut suite = Suite::new("interop");
     if !reason.is_empty() {
         suite.skipped("interop", &reason);
     }
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     if places.is_empty() && reason.is_empty() {
         suite.case("setting_up".to_owned(), || panic!("no user could pull the test image"));
     }
-    suite.run()
+    suite.run(wishes)
 }
 
 impl Place {

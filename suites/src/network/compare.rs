@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use testkit::command::Finished;
 
-use crate::known::{Fate, Known};
-use crate::programs::Program;
+use crate::network::known::{Fate, Known};
+use crate::network::programs::Program;
 
 /// What begins the part of one role in the output of a pair.
 pub(crate) const PART: &str = "== ";

@@ -3,6 +3,7 @@
 //! Each mode has a home, and so a store and networks, of its own. The networks of all have the same
 //! addresses, which must not matter.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +17,7 @@ use testkit::scratch::Scratch;
 use testkit::skip::Skip;
 use testkit::trees;
 
-use crate::programs::{self, Program};
+use crate::network::programs::{self, Program};
 
 const IMAGE: &str = "localhost/network:1";
 const DEBIAN: &str = "localhost/network:debian";
@@ -120,7 +121,7 @@ impl World {
         let home = scratch.dir("home-debian", owner, 0o755).expect("a home");
         let file = std::fs::File::open(tree).expect("the tree");
         let mut import = self.person.at(&home).command(&["import", "-q", "-", DEBIAN]);
-        run_with(import.stdin(file), Input::AsIs, 2 * crate::LIMIT).ok();
+        run_with(import.stdin(file), Input::AsIs, 2 * crate::network::LIMIT).ok();
         Ok(home)
     }
 
@@ -196,14 +197,14 @@ impl<'w> Lab<'w> {
     /// The same with more options.
     pub(crate) fn run_with(&self, name: &str, options: &[&str], words: &[&str]) -> Finished {
         let options = [&["--rm"], options].concat();
-        run_with(&mut self.command(name, &options, words), Input::Null, crate::LIMIT)
+        run_with(&mut self.command(name, &options, words), Input::Null, crate::network::LIMIT)
     }
 
     /// Runs a program in a new container that has the host's network.
     pub(crate) fn run_on_host(&self, options: &[&str], words: &[&str]) -> Finished {
         let mode = format!("--execmode={}", self.mode);
         let all = [&["run", &mode], options, &[self.image], words].concat();
-        run_with(&mut self.person.command(&all), Input::Null, crate::LIMIT)
+        run_with(&mut self.person.command(&all), Input::Null, crate::network::LIMIT)
     }
 
     /// Starts a container that goes on, and waits until it has said `ready`.
@@ -212,7 +213,7 @@ impl<'w> Lab<'w> {
     /// If it does not.
     pub(crate) fn start(&self, name: &str, options: &[&str], words: &[&str]) {
         let options = [&["-d"], options].concat();
-        run_with(&mut self.command(name, &options, words), Input::Null, crate::LIMIT).ok();
+        run_with(&mut self.command(name, &options, words), Input::Null, crate::network::LIMIT).ok();
         self.is_ready(name);
     }
 
@@ -246,7 +247,7 @@ impl<'w> Lab<'w> {
     fn pair(&self, words: &[&str]) -> Finished {
         let role = |name: &str| {
             let words = [words, &[name]].concat();
-            run_with(&mut self.command(name, &["--rm"], &words), Input::Null, crate::LIMIT)
+            run_with(&mut self.command(name, &["--rm"], &words), Input::Null, crate::network::LIMIT)
         };
         let began = self.meetings.join("begin.one");
         thread::scope(|scope| {
@@ -276,4 +277,23 @@ impl Drop for Lab<'_> {
         }
         self.person.run(&["network", "rm", NETWORK]);
     }
+}
+
+/// The processes of a person's store with this name, and their numbers.
+pub(crate) fn processes(person: &Person, name: &str) -> Vec<u32> {
+    let store = person.store();
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let containers = store.join("containers");
+    let is_its = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        let of_store = line.contains(&store.display().to_string());
+        let of_container = line
+            .split_whitespace()
+            .nth(1)
+            .is_some_and(|id| id.len() == 64 && containers.join(id).exists());
+        line.starts_with(name) && (of_store || of_container)
+    };
+    all.filter_map(number).filter(is_its).collect()
 }

@@ -2,7 +2,7 @@
 
 use testkit::command::Finished;
 
-use crate::containers::{Lab, World};
+use crate::network::containers::{Lab, World};
 
 /// A case of a mode.
 type Case = fn(&World);

@@ -19,10 +19,10 @@ use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip};
 use testkit::users::Setting;
 
-use crate::containers::SUBNET;
-use crate::oracle::Oracle;
-use crate::programs::{self, Program};
-use crate::{compare, known};
+use crate::network::containers::SUBNET;
+use crate::network::oracle::Oracle;
+use crate::network::programs::{self, Program};
+use crate::network::{compare, known};
 
 const IMAGE: &str = "localhost/network:1";
 const NETWORK: &str = "far";
@@ -110,7 +110,7 @@ impl Far {
     }
 
     fn run(&self, host: usize, words: &[&str]) -> Finished {
-        run_with(&mut self.command(host, words), Input::Null, crate::LIMIT)
+        run_with(&mut self.command(host, words), Input::Null, crate::network::LIMIT)
     }
 
     /// The command for a program in a new container of a host, which is called by its number.
@@ -123,14 +123,19 @@ impl Far {
     /// Runs a program in a new container to its end.
     fn once(&self, host: usize, mode: &str, words: &[&str]) -> Finished {
         let mut command = self.container(host, mode, &["--rm"], words);
-        run_with(&mut command, Input::Null, crate::LIMIT)
+        run_with(&mut command, Input::Null, crate::network::LIMIT)
     }
 
     /// Starts a container that goes on, and waits until it has said `ready`.
     fn serve(&self, host: usize, mode: &str, name: &str, words: &[&str]) -> Server<'_> {
         let options = ["-d", "--name", name, "--ip", FIRST[host]];
         let server = Server { far: self, host, name: name.to_owned() };
-        run_with(&mut self.container(host, mode, &options, words), Input::Null, crate::LIMIT).ok();
+        run_with(
+            &mut self.container(host, mode, &options, words),
+            Input::Null,
+            crate::network::LIMIT,
+        )
+        .ok();
         server.is_ready();
         server
     }
@@ -154,7 +159,7 @@ impl Far {
             let address = if name == "two" { theirs } else { FIRST[host] };
             let options = [&options[..], &["-e", &named, "--ip", address]].concat();
             let mut command = self.container(host, mode, &options, &[&path, name]);
-            run_with(&mut command, Input::Null, crate::LIMIT)
+            run_with(&mut command, Input::Null, crate::network::LIMIT)
         };
         let (mut one, two) = thread::scope(|scope| {
             let one = scope.spawn(|| role(0, "one"));
@@ -190,7 +195,7 @@ impl Far {
         let path = format!("/bin/{}", program.name);
         let options = ["--rm", "--name", "one", "--ip", FIRST[0]];
         let mut command = self.container(0, mode, &options, &[&path]);
-        let here = compare::lines(&run_with(&mut command, Input::Null, crate::LIMIT));
+        let here = compare::lines(&run_with(&mut command, Input::Null, crate::network::LIMIT));
         let mut known = known::of(program.name, mode == "N1");
         compare::expect_same(program, &mut known, (&right, &here));
     }
@@ -288,7 +293,7 @@ pub(crate) fn faults(scratch: &Scratch, person: &Person, bin: &Path) -> Outcome 
     let call = |host: usize, to: usize| {
         let words = ["/bin/hammer", "call", FIRST[to], "5432", &text];
         let mut command = far.container(host, mode, &["--rm"], &words);
-        run_with(&mut command, Input::Null, Duration::from_secs(seconds) + crate::LIMIT)
+        run_with(&mut command, Input::Null, Duration::from_secs(seconds) + crate::network::LIMIT)
     };
     let ends: Vec<(usize, usize, Finished)> = thread::scope(|scope| {
         let pairs = [(2, 0), (2, 1), (1, 0), (0, 1), (0, 0)];
@@ -450,9 +455,9 @@ fn networks(far: &Far, mode: &'static str) {
 
 /// Members by packets of two hosts reach each other by IPv6, too.
 pub(crate) fn ipv6(far: &Far) -> Outcome {
-    crate::ipv6::exists()?;
+    crate::network::ipv6::exists()?;
     let server = far.serve(0, "N1", "db", &["/bin/lan", "serve6"]);
-    let first = crate::ipv6::FIRST;
+    let first = crate::network::ipv6::FIRST;
     let words = ["/bin/lan", "ping6", first, "datagrams", first, "streams", first, "1048576"];
     let text = far.once(1, "N1", &words).ok().out();
     assert_eq!(text, "alive\n1 1400 9000 32000 65507 unchanged\nunchanged\n");
@@ -480,7 +485,11 @@ pub(crate) fn early(far: &Far) {
     let options = ["--rm", "-v", &bind, "-e", "MEETINGS=/meetings"];
     let role = |host: usize, words: &[&str]| {
         let options = [&options[..], &["--ip", FIRST[host]]].concat();
-        run_with(&mut far.container(host, "I1", &options, words), Input::Null, crate::LIMIT)
+        run_with(
+            &mut far.container(host, "I1", &options, words),
+            Input::Null,
+            crate::network::LIMIT,
+        )
     };
     let (server, caller) = thread::scope(|scope| {
         let server = scope.spawn(|| role(0, &["/bin/race", "serve", TIMES]));

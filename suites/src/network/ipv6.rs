@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::command::Finished;
 use testkit::skip::{Outcome, Skip};
 
-use crate::containers::{Lab, World};
+use crate::network::containers::{Lab, World};
 
 type Case = fn(&World) -> Outcome;
 

@@ -24,13 +24,13 @@ mod packets;
 mod programs;
 mod strangers;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use testkit::fence::fenced;
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 use testkit::person::{Person, everybody};
 use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip};
@@ -65,7 +65,7 @@ impl Stage {
     fn set() -> Result<Self, String> {
         let text = |error: std::io::Error| error.to_string();
         let scratch = Scratch::new("network").map_err(text)?;
-        let people = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)?;
+        let people = everybody(&scratch, crate::program::coracle()).map_err(text)?;
         // Ranges of ids have no part in this.
         let person = people.iter().find(|person| person.user.kind() == "plain");
         let person = person.or(people.first()).ok_or("no user")?.clone();
@@ -267,10 +267,9 @@ fn add_hosts<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     });
 }
 
-fn main() -> ExitCode {
-    let listing = std::env::args().any(|word| word == "--list");
-    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
-    let mut suite = Suite::new();
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
+    let stage = Stage::set();
+    let mut suite = Suite::new("network");
     suite.threads(3);
     match &stage {
         Err(reason) => suite.skipped("network", reason),
@@ -280,5 +279,5 @@ fn main() -> ExitCode {
             add(&mut suite, stage);
         }
     }
-    suite.run()
+    suite.run(wishes)
 }

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::containers::{Lab, World};
-use crate::outside::own_address;
+use crate::network::containers::{Lab, World};
+use crate::network::outside::own_address;
 
 /// A case of a mode.
 type Case = fn(&World);

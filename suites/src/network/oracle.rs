@@ -15,8 +15,8 @@ use testkit::scratch::Scratch;
 use testkit::skip::Skip;
 use testkit::users::User;
 
-use crate::compare::{self, differences};
-use crate::programs::{self, PROGRAMS, Program};
+use crate::network::compare::{self, differences};
+use crate::network::programs::{self, PROGRAMS, Program};
 
 /// Makes the network and runs a program in it. `$1` `alone`, `plain` (alone, without capabilities)
 /// or `pair`, `$2` the first address, `$3` a directory for meetings, then the program.
@@ -113,7 +113,7 @@ impl Oracle {
         };
         let meetings = self.place.join(format!("run-{number}"));
         let mut make = self.user.command("mkdir", &self.place);
-        run_with(make.arg(&meetings), Input::Null, crate::LIMIT).ok();
+        run_with(make.arg(&meetings), Input::Null, crate::network::LIMIT).ok();
         let mut command = if self.is_root {
             Command::new("unshare")
         } else {
@@ -126,7 +126,7 @@ impl Oracle {
             .args(["--", "sh", "-c", SCRIPT, "oracle", how, address])
             .arg(&meetings)
             .args(words);
-        run_with(&mut command, Input::Null, crate::LIMIT)
+        run_with(&mut command, Input::Null, crate::network::LIMIT)
     }
 
     fn program(&self, program: &Program, address: &str) -> Vec<String> {

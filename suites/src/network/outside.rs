@@ -13,9 +13,8 @@ use testkit::person::Person;
 use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip};
 
-use crate::containers::{Lab, World};
-use crate::packets::processes;
-use crate::programs;
+use crate::network::containers::{Lab, World, processes};
+use crate::network::programs;
 
 type Case = fn(&World, Place<'_>) -> Outcome;
 /// Where wrappers lie, the home with the image, and a person with Coracle but without a wrapper.

@@ -10,11 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use testkit::command::{Finished, Input, run_with, until};
-use testkit::person::Person;
 use testkit::skip::{Outcome, Skip};
 
-use crate::containers::{Lab, World};
-use crate::outside::own_address;
+use crate::network::containers::{Lab, World, processes};
+use crate::network::outside::own_address;
 
 /// A case of a mode.
 type Case = fn(&World);
@@ -59,25 +58,6 @@ fn served(world: &World) -> Lab<'_> {
 
 fn lan(lab: &Lab<'_>, words: &[&str]) -> Finished {
     lab.run("caller", &[&[LAN], words].concat())
-}
-
-/// The processes of a person's store with this name, and their numbers.
-pub(crate) fn processes(person: &Person, name: &str) -> Vec<u32> {
-    let store = person.store();
-    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-    let containers = store.join("containers");
-    let is_its = |pid: &u32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        let of_store = line.contains(&store.display().to_string());
-        let of_container = line
-            .split_whitespace()
-            .nth(1)
-            .is_some_and(|id| id.len() == 64 && containers.join(id).exists());
-        line.starts_with(name) && (of_store || of_container)
-    };
-    all.filter_map(number).filter(is_its).collect()
 }
 
 fn names_and_devices(world: &World) {
@@ -262,7 +242,7 @@ fn with_tun_closed(world: &World) -> Outcome {
         for (name, value) in command.get_envs() {
             value.map(|value| there.env(name, value));
         }
-        run_with(&mut there, Input::Null, crate::LIMIT)
+        run_with(&mut there, Input::Null, crate::network::LIMIT)
     };
     let explained = |options: &[&str]| {
         let words = [&["run", "--rm", "--explain"], options, &[lab.image(), LAN]].concat();

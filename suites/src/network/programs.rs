@@ -58,7 +58,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
 /// Python's servers and clients, in `guests/service.py`.
 pub(crate) const PYTHON: Program = Program { name: "python", is_pair: true, least: 60, ..ANY };
 
-/// What only [`crate::strangers`], [`crate::packets`] and [`crate::hosts`] run.
+/// What only [`super::strangers`], [`super::packets`] and [`super::hosts`] run.
 const TOOLS: [Program; 4] = [
     Program { name: "tool", ..ANY },
     Program { name: "lan", ..ANY },
@@ -68,7 +68,7 @@ const TOOLS: [Program; 4] = [
 
 /// The directory of the sources.
 pub(crate) fn guests() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/network/guests")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/network/guests")
 }
 
 /// Compiles everything into a directory that all users can read.
@@ -82,7 +82,7 @@ pub(crate) fn compile(scratch: &Path) -> Result<PathBuf, String> {
             command.args(["-O1", "-g0", "-w", "-static", "-pthread", "-o"]);
             command.arg(bin.join(program.name)).args(flags);
             command.arg(guests().join(format!("{source}.c")));
-            run_with(&mut command, Input::Null, crate::LIMIT)
+            run_with(&mut command, Input::Null, crate::network::LIMIT)
         };
         let mut done = gcc(program.flags);
         if done.code() != 0 && !program.flags.is_empty() {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use testkit::command::{Finished, until};
 
-use crate::containers::{Lab, World};
+use crate::network::containers::{Lab, World};
 
 /// A case of a mode.
 type Case = fn(&World);

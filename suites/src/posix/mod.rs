@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use testkit::command::{Finished, Input, run_with};
 use testkit::fence::fenced;
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 use testkit::image::{Image, Pack};
 use testkit::layer::{Entry, Layer};
 use testkit::person::{Person, everybody};
@@ -123,7 +123,7 @@ impl Stage {
         let image = Image::new().packed(layer.clone(), Pack::Gzip).env("PATH", "/bin").build();
         image.write_layout(&layout, IMAGE).map_err(text)?;
         let mut worlds = Vec::new();
-        for person in everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)? {
+        for person in everybody(&scratch, crate::program::coracle()).map_err(text)? {
             let done = person.run(&["load", "-q", "-i", &layout.display().to_string()]);
             if done.code() != 0 {
                 return Err(format!("no test image: {done:?}"));
@@ -233,10 +233,9 @@ fn reasons(done: &Finished) -> String {
     reasons.join("\n")
 }
 
-fn main() -> ExitCode {
-    let listing = std::env::args().any(|word| word == "--list");
-    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
-    let mut suite = Suite::new();
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
+    let stage = Stage::set();
+    let mut suite = Suite::new("posix");
     // Cases compare times, and a tracer and its guest keep two processors busy.
     suite.threads(2);
     match &stage {
@@ -256,5 +255,5 @@ fn main() -> ExitCode {
             }
         }
     }
-    suite.run()
+    suite.run(wishes)
 }

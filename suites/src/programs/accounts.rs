@@ -2,7 +2,7 @@
 
 use testkit::skip::Outcome;
 
-use crate::stage::{Case, World};
+use crate::programs::stage::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("users_and_passwords", users_and_passwords),

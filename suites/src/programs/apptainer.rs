@@ -9,8 +9,8 @@ use testkit::command::{Finished, Input, run_with};
 use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip, need_program};
 
-use crate::newest;
-use crate::stage::{Case, LIMIT, World};
+use crate::programs::newest;
+use crate::programs::stage::{Case, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("by_real_apptainer", by_real_apptainer)];
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use testkit::skip::Outcome;
 
-use crate::stage::{Case, World};
+use crate::programs::stage::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("zlib", zlib), ("cxx", cxx)];
 

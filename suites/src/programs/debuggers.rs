@@ -6,7 +6,7 @@
 
 use testkit::skip::Outcome;
 
-use crate::stage::{Case, World};
+use crate::programs::stage::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("launches", launches),

@@ -13,7 +13,7 @@ use testkit::command::{Input, run_with};
 use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, need_program};
 
-use crate::stage::{Case, IMAGE, LIMIT, World};
+use crate::programs::stage::{Case, IMAGE, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("untouched", untouched)];
 
@@ -24,7 +24,7 @@ fn untouched(w: &World) -> Outcome {
     }
     let scratch = Scratch::new("devices").expect("a directory");
     let program = scratch.path().join("devices");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/guests/devices.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/programs/guests/devices.c");
     let mut build = Command::new("gcc");
     run_with(build.args(["-O1", "-static", "-o"]).arg(&program).arg(source), Input::Null, LIMIT)
         .ok();

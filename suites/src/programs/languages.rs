@@ -12,13 +12,13 @@ use testkit::command::Finished;
 use testkit::runtimes;
 use testkit::skip::{Outcome, Skip};
 
-use crate::stage::{Case, IMAGE, World};
+use crate::programs::stage::{Case, IMAGE, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("go", go), ("java", java), ("node", node)];
 
 /// Directory of the programs that run inside.
 pub(crate) fn guests() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/guests")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/programs/guests")
 }
 
 /// A program's source or a script.

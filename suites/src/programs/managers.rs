@@ -3,7 +3,7 @@
 
 use testkit::skip::Outcome;
 
-use crate::stage::{Case, Container, World};
+use crate::programs::stage::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("rpm", rpm), ("dnf", dnf)];
 

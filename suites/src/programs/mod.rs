@@ -30,7 +30,7 @@ mod toolchains;
 
 use std::process::ExitCode;
 
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 
 use stage::{Case, Stage};
 
@@ -99,10 +99,9 @@ const GROUPS: &[Group] = &[
     ("debug", On::Inside, debuggers::CASES),
 ];
 
-fn main() -> ExitCode {
-    let listing = std::env::args().any(|word| word == "--list");
-    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
-    let mut suite = Suite::new();
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
+    let stage = Stage::set();
+    let mut suite = Suite::new("programs");
     suite.known(known::KNOWN);
     // Most cases keep a tracer and its guest busy at once.
     suite.threads(2);
@@ -122,5 +121,5 @@ fn main() -> ExitCode {
             }
         }
     }
-    suite.run()
+    suite.run(wishes)
 }

@@ -16,8 +16,8 @@ use testkit::skip;
 use testkit::skip::{Outcome, need_program};
 use testkit::slurm::Cluster;
 
-use crate::languages::guest;
-use crate::stage::{Case, Container, IMAGE, LIMIT, World};
+use crate::programs::languages::guest;
+use crate::programs::stage::{Case, Container, IMAGE, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] =
     &[("open_mpi", open_mpi), ("mpich", mpich), ("from_outside", from_outside), ("slurm", slurm)];

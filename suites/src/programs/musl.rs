@@ -6,8 +6,8 @@ use std::fs;
 use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
 
-use crate::languages::guest;
-use crate::stage::{Case, World};
+use crate::programs::languages::guest;
+use crate::programs::stage::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("lua", lua)];
 

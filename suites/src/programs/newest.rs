@@ -11,10 +11,10 @@ use testkit::command::{Input, run_with};
 use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip, need_program};
 
-use crate::languages::{guest, guests};
-use crate::python::WORKERS;
-use crate::stage::{Case, Container, LIMIT, World};
-use crate::system::unreachable;
+use crate::programs::languages::{guest, guests};
+use crate::programs::python::WORKERS;
+use crate::programs::stage::{Case, Container, LIMIT, World};
+use crate::programs::system::unreachable;
 
 pub(crate) const CASES: &[(&str, Case)] =
     &[("install", install), ("workers", workers), ("cancelled", cancelled)];

@@ -10,9 +10,9 @@ use testkit::command::{Finished, Input, run_with};
 use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
 
-use crate::known::PYTHON;
-use crate::languages::guest;
-use crate::stage::{Case, World};
+use crate::programs::known::PYTHON;
+use crate::programs::languages::guest;
+use crate::programs::stage::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("tests", tests), ("workers", workers)];
 

@@ -51,8 +51,8 @@ impl Stage {
     pub(crate) fn set() -> Result<Self, String> {
         let tree = testkit::trees::programs().map_err(|skip| skip.0)?;
         let scratch = Scratch::new("programs").map_err(|error| error.to_string())?;
-        let coracle = public_copy(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle")))
-            .map_err(|error| error.to_string())?;
+        let coracle =
+            public_copy(&scratch, crate::program::coracle()).map_err(|error| error.to_string())?;
         let user = users::all().into_iter().next();
         let user = user.ok_or("the test users are missing: run `cargo xtask ci` as root once")?;
         let home = scratch

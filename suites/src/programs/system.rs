@@ -7,7 +7,7 @@ use std::time::Duration;
 use testkit::command::{Finished, Input, run_with};
 use testkit::skip::Outcome;
 
-use crate::stage::{Case, Container, World};
+use crate::programs::stage::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("install", install), ("as_unpacked", as_unpacked)];
 

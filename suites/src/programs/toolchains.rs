@@ -11,8 +11,8 @@ use testkit::runtimes::{go_cache, go_command, installed};
 use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, need_program};
 
-use crate::languages::guests;
-use crate::stage::{Case, IMAGE, LIMIT, World};
+use crate::programs::languages::guests;
+use crate::programs::stage::{Case, IMAGE, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("go", go), ("rust", rust), ("rust_musl", rust_musl)];
 

@@ -17,7 +17,7 @@ pub(crate) struct Prepared {
 }
 
 fn compile(sources: &[&str], flags: &[&str], program: &Path) -> Result<Vec<u8>, String> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sequences");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sequences");
     let output = Command::new("gcc")
         .args(["-w", "-static", "-o"])
         .arg(program)

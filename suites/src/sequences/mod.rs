@@ -18,13 +18,13 @@ mod native;
 mod record;
 mod shrink;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use testkit::command::{Finished, Input, run_with};
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 use testkit::person::{Person, everybody};
 use testkit::scratch::Scratch;
 
@@ -73,7 +73,7 @@ impl Stage {
         let native = Native::prepare(scratch.path(), &image.layer)?;
         let mut worlds = Vec::new();
         let mut missing = Vec::new();
-        for person in everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)? {
+        for person in everybody(&scratch, crate::program::coracle()).map_err(text)? {
             let done = person.run(&["load", "-q", "-i", &layout.display().to_string()]);
             if done.code() != 0 {
                 return Err(format!("no test image: {done:?}"));
@@ -216,13 +216,12 @@ impl Fuzz {
     }
 }
 
-fn main() -> ExitCode {
-    let listing = std::env::args().any(|word| word == "--list");
-    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
+    let stage = Stage::set();
     let fuzz = &Fuzz::wanted();
     // Number of exploring cases that found a fault.
     let explored = &Mutex::new(0);
-    let mut suite = Suite::new();
+    let mut suite = Suite::new("sequences");
     suite.threads(2);
     suite.case("comparison".to_owned(), || {
         record::finds_differences();
@@ -260,7 +259,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    let end = suite.run();
+    let end = suite.run(wishes);
     match *explored.lock().unwrap_or_else(PoisonError::into_inner) {
         0 => end,
         faulty => {

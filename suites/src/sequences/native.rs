@@ -10,8 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 use testkit::command::{Finished, Input, run_with};
 
-use crate::image::SLOTS;
-use crate::record::Play;
+use crate::sequences::image::SLOTS;
+use crate::sequences::record::Play;
 
 /// Runs sequences natively; those of the corpus once for all engines.
 pub(crate) struct Native {
@@ -111,7 +111,7 @@ impl Native {
             .args([SCRIPT, "native"])
             .args([&tree, &bound])
             .args(play.words(hidden));
-        let done = run_with(&mut command, Input::Null, crate::LIMIT);
+        let done = run_with(&mut command, Input::Null, crate::sequences::LIMIT);
         if play.is_whole() {
             results.insert(play.clone(), done.clone());
         }

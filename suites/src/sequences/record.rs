@@ -11,7 +11,7 @@ pub(crate) const STEPS: u32 = 120;
 pub(crate) struct Play {
     /// `files` or `ids`.
     pub(crate) mode: &'static str,
-    /// At most [`crate::image::SLOTS`], each with a directory of its own: they differ modulo that
+    /// At most [`super::image::SLOTS`], each with a directory of its own: they differ modulo that
     /// number.
     pub(crate) seeds: Vec<u64>,
     pub(crate) steps: u32,

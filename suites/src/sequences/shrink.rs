@@ -1,7 +1,7 @@
 //! Shortens a differing sequence: steps are left out, in halves, quarters and so on, as long as a
 //! difference of the same kind remains.
 
-use crate::record::{Difference, Play, describe};
+use crate::sequences::record::{Difference, Play, describe};
 
 /// Maximum number of plays; each is two starts.
 const TRIES: usize = 40;

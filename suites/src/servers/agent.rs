@@ -9,8 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use testkit::command::until;
 use testkit::skip::Outcome;
 
-use crate::In;
-use crate::stage::{Case, World, guest};
+use crate::servers::In;
+use crate::servers::stage::{Case, World, guest};
 
 pub(crate) const CASES: &[(&str, In, Case)] = &[("killed_agent", In::Names, killed_agent)];
 

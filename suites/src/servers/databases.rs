@@ -2,8 +2,8 @@
 
 use testkit::skip::Outcome;
 
-use crate::In;
-use crate::stage::{Case, World};
+use crate::servers::In;
+use crate::servers::stage::{Case, World};
 
 pub(crate) const CASES: &[(&str, In, Case)] =
     &[("postgresql", In::First, postgresql), ("redis", In::All, redis)];

@@ -15,9 +15,9 @@ use testkit::command::{Finished, Input, run_with, until};
 use testkit::hosts::Hosts;
 use testkit::skip::{Outcome, Skip};
 
-use crate::In;
-use crate::mpi::{NAMES, RING, ROOT, TWICE, nodes, places};
-use crate::stage::{Case, LIMIT, Lab, World};
+use crate::servers::In;
+use crate::servers::mpi::{NAMES, RING, ROOT, TWICE, nodes, places};
+use crate::servers::stage::{Case, LIMIT, Lab, World};
 
 pub(crate) const CASES: &[(&str, In, Case)] = &[
     ("far_open_mpi", In::First, far_open_mpi),
@@ -138,7 +138,7 @@ fn far_open_mpi(w: &World) -> Outcome {
     })
 }
 
-/// With two ranks at a time, see [`crate::mpi`].
+/// With two ranks at a time, see [`crate::servers::mpi`].
 fn far_mpich(w: &World) -> Outcome {
     on_two_hosts(w, "mpich", |lab, hosts, interface| {
         let variables = &format!("UCX_TLS=tcp,self UCX_NET_DEVICES={interface}");

@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 use testkit::runtimes;
 use testkit::skip::{Outcome, Skip};
 
-use crate::In;
-use crate::stage::{Case, Lab, World, guest};
+use crate::servers::In;
+use crate::servers::stage::{Case, Lab, World, guest};
 
 pub(crate) const CASES: &[(&str, In, Case)] = &[
     ("java", In::First, java),

@@ -3,9 +3,9 @@
 
 use testkit::skip::Outcome;
 
-use crate::In;
-use crate::stage::{Case, World, guest};
-use crate::web::free_port;
+use crate::servers::In;
+use crate::servers::stage::{Case, World, guest};
+use crate::servers::web::free_port;
 
 pub(crate) const CASES: &[(&str, In, Case)] = &[
     ("raw_and_groups", In::All, raw_and_groups),

@@ -6,7 +6,7 @@
 //! as one unprivileged user. Each case has a network of its own in one store, so several go on side
 //! by side and one agent serves all. Without namespaces each case runs in I1, and a few of them in
 //! P1 and F2, which catch the same calls in another way. By packets each runs in N1 with devices as
-//! where `/dev/net/tun` is closed, a few with TAP devices and in R1. With `CORACLE_TEST_ALL` all of
+//! where `/dev/net/tun` is closed, a few with TAP devices and in R1. With share 1/1 all of
 //! them run in all of these. [`far`] is about containers of several hosts. At the end nothing may
 //! be left: no process, no container, no network.
 
@@ -24,7 +24,7 @@ mod web;
 
 use std::process::ExitCode;
 
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 
 use stage::{Case, Stage, World};
 
@@ -47,7 +47,7 @@ const SOME: &[(&str, &[&str])] =
 
 impl In {
     fn wants(self, case: &str, world: &World) -> bool {
-        let is_asked = std::env::var_os(testkit::person::ALL).is_some();
+        let is_asked = testkit::share::is_whole();
         match world.label {
             _ if world.has_packets() && self == Self::Names => false,
             _ if !world.has_packets() && self == Self::Packets => false,
@@ -71,16 +71,15 @@ const GROUPS: &[&[(&str, In, Case)]] = &[
     agent::CASES,
 ];
 
-fn main() -> ExitCode {
-    let listing = std::env::args().any(|word| word == "--list");
-    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
-    let mut suite = Suite::new();
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
+    let stage = Stage::set();
+    let mut suite = Suite::new("servers");
     // Half of the time a case waits for its servers.
     suite.threads(3);
     let stage = match &stage {
         Err(reason) => {
             suite.skipped("servers", reason);
-            return suite.run();
+            return suite.run(wishes);
         }
         Ok(stage) => stage,
     };
@@ -92,9 +91,9 @@ fn main() -> ExitCode {
             suite.case(format!("{}::{case}", world.label), move || body(world));
         }
     }
-    let done = suite.run();
-    let mut last = Suite::new();
+    let done = suite.run(wishes);
+    let mut last = Suite::new("servers");
     last.case("nothing_is_left".to_owned(), || stage.nothing_is_left());
-    let left = last.run();
+    let left = last.run(wishes);
     if done == ExitCode::SUCCESS { left } else { done }
 }

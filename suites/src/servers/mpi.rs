@@ -7,16 +7,16 @@
 use testkit::skip;
 use testkit::skip::{Outcome, Skip};
 
-use crate::In;
-use crate::stage::{Case, Lab, World, guest};
-use crate::tools::SSHD;
+use crate::servers::In;
+use crate::servers::stage::{Case, Lab, World, guest};
+use crate::servers::tools::SSHD;
 
 pub(crate) const CASES: &[(&str, In, Case)] =
     &[("open_mpi", In::All, open_mpi), ("mpich", In::First, mpich)];
 
 pub(crate) const RING: &str =
     "0 bytes right\n8 bytes right\n1024 bytes right\n65536 bytes right\n1048576 bytes right\n";
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/guests/ring.c");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/programs/guests/ring.c");
 pub(crate) const NAMES: [&str; 3] = ["one", "two", "three"];
 /// What root has to say to Open MPI's `mpirun`.
 pub(crate) const ROOT: &str = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";

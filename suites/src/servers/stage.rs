@@ -71,7 +71,7 @@ impl Stage {
         let tree = testkit::trees::servers().map_err(|skip| skip.0)?;
         let text = |error: std::io::Error| error.to_string();
         let scratch = Scratch::new("servers").map_err(text)?;
-        let people = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)?;
+        let people = everybody(&scratch, crate::program::coracle()).map_err(text)?;
         // Ranges of ids have no part in this.
         let person = people.iter().find(|person| person.user.kind() == "plain");
         let person = person.or(people.first()).ok_or("no user")?.clone();
@@ -380,5 +380,5 @@ pub(crate) fn guest(name: &str) -> Vec<u8> {
 }
 
 fn guests() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/guests")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/servers/guests")
 }

@@ -4,8 +4,8 @@
 use testkit::skip::Outcome;
 pub(crate) use testkit::ssh::SERVER as SSHD;
 
-use crate::In;
-use crate::stage::{Case, World, guest};
+use crate::servers::In;
+use crate::servers::stage::{Case, World, guest};
 
 pub(crate) const CASES: &[(&str, In, Case)] = &[
     ("sshd", In::All, sshd),

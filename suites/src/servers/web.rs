@@ -8,8 +8,8 @@ use std::time::Duration;
 use testkit::command::until;
 use testkit::skip::Outcome;
 
-use crate::In;
-use crate::stage::{Case, Lab, World};
+use crate::servers::In;
+use crate::servers::stage::{Case, Lab, World};
 
 pub(crate) const CASES: &[(&str, In, Case)] = &[
     ("nginx", In::All, nginx),

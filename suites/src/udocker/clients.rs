@@ -10,7 +10,7 @@ use testkit::docker_registry::DockerRegistry;
 use testkit::skip::{Outcome, Skip};
 use testkit::tools;
 
-use crate::world::{Case, IMAGE, World, image};
+use crate::udocker::world::{Case, IMAGE, World, image};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("cwltool", cwltool),

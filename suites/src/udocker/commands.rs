@@ -7,7 +7,7 @@ use testkit::command::{Finished, Input, run_with};
 use testkit::person::LIMIT;
 use testkit::skip::Outcome;
 
-use crate::world::{Case, IMAGE, World, image};
+use crate::udocker::world::{Case, IMAGE, World, image};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("listings", listings),

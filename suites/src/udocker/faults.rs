@@ -7,7 +7,7 @@ use testkit::docker_registry::DockerRegistry;
 use testkit::layer::Layer;
 use testkit::skip::Outcome;
 
-use crate::world::{Case, IMAGE, World, image};
+use crate::udocker::world::{Case, IMAGE, World, image};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("arguments_pass_unchanged", arguments_pass_unchanged),

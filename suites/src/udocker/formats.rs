@@ -4,7 +4,7 @@ use testkit::docker_registry::{DockerRegistry, Options};
 use testkit::skip::Outcome;
 use testkit::terminal::Terminal;
 
-use crate::world::{Case, IMAGE, World, image};
+use crate::udocker::world::{Case, IMAGE, World, image};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("general_options", general_options),

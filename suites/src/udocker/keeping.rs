@@ -6,7 +6,7 @@ use testkit::command::{copy_program, find_program};
 use testkit::docker_registry::DockerRegistry;
 use testkit::skip::{Outcome, Skip};
 
-use crate::world::{Case, IMAGE, World, image};
+use crate::udocker::world::{Case, IMAGE, World, image};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("protection_lasts", protection_lasts),

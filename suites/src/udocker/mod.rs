@@ -22,7 +22,7 @@ mod world;
 
 use std::process::ExitCode;
 
-use testkit::harness::Suite;
+use testkit::harness::{Suite, Wishes};
 
 use world::{Case, Stage};
 
@@ -38,10 +38,9 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("clients", clients::CASES),
 ];
 
-fn main() -> ExitCode {
-    let listing = std::env::args().any(|word| word == "--list");
-    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
-    let mut suite = Suite::new();
+pub(crate) fn run(wishes: &Wishes) -> ExitCode {
+    let stage = Stage::set();
+    let mut suite = Suite::new("udocker");
     match &stage {
         Err(reason) => suite.skipped("udocker", reason),
         Ok(stage) => {
@@ -58,5 +57,5 @@ fn main() -> ExitCode {
             }
         }
     }
-    suite.run()
+    suite.run(wishes)
 }

@@ -11,7 +11,7 @@ use testkit::image::{Pack, compress, digest};
 use testkit::layer::Layer;
 use testkit::skip::Outcome;
 
-use crate::world::{Case, IMAGE, World};
+use crate::udocker::world::{Case, IMAGE, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("containers_are_found_and_run", containers_are_found_and_run),

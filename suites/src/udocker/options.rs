@@ -6,7 +6,7 @@ use std::fs;
 use testkit::command::{copy_program, find_program};
 use testkit::skip::Outcome;
 
-use crate::world::{Case, IMAGE, World};
+use crate::udocker::world::{Case, IMAGE, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("user_and_working_directory", user_and_working_directory),

@@ -12,7 +12,7 @@ use testkit::image::{Built, Flavour, Image, Pack, index};
 use testkit::registry::Registry;
 use testkit::skip::Outcome;
 
-use crate::world::{Case, World, image};
+use crate::udocker::world::{Case, World, image};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("names_without_a_registry", names_without_a_registry),

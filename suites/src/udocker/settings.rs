@@ -2,7 +2,7 @@
 
 use testkit::skip::Outcome;
 
-use crate::world::{Case, IMAGE, World};
+use crate::udocker::world::{Case, IMAGE, World};
 
 pub(crate) const CASES: &[(&str, Case)] =
     &[("modes", modes), ("files", files), ("without_meaning", without_meaning)];

@@ -50,7 +50,7 @@ impl Stage {
         let text = |error: std::io::Error| error.to_string();
         let busybox = find_program("busybox").ok_or("busybox is not installed")?;
         let scratch = Scratch::new("udocker").map_err(text)?;
-        let users = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)?;
+        let users = everybody(&scratch, crate::program::coracle()).map_err(text)?;
         let bin = scratch.dir("bin", None, 0o755).map_err(text)?;
         for name in ["udocker", "udocker.py"] {
             symlink(&users[0].program, bin.join(name)).map_err(text)?;

@@ -1,7 +1,9 @@
-//! Builds the programs of this crate for the tests that use them.
+//! Programs of this workspace that tests start.
 //!
-//! Cargo builds them only for this crate's own tests, so the first test that uses one runs `cargo
+//! Cargo builds them only for their own crates' tests, so the first test that uses one runs `cargo
 //! build` (a fraction of a second when it is up to date), with that test's target directory.
+//! `cargo xtask ci` has built them already and names their directory, because cargo would wait for
+//! another cargo that works beside the suites.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,12 +11,33 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+/// The environment variable with the directory of programs that are built.
+pub const DIRECTORY: &str = "CORACLE_TEST_PROGRAMS";
+
 /// The path of a program of this crate, which is built if necessary.
 pub(crate) fn program(name: &str) -> io::Result<PathBuf> {
+    match std::env::var_os(DIRECTORY) {
+        Some(directory) => {
+            let path = PathBuf::from(directory).join(name);
+            if path.is_file() {
+                return Ok(path);
+            }
+            Err(io::Error::other(format!("{DIRECTORY}: no {}", path.display())))
+        }
+        None => of_package("testkit", name, &[]),
+    }
+}
+
+/// Builds a program of a package, with these further words for cargo; gives its path.
+///
+/// # Errors
+/// If it does not compile.
+pub fn of_package(package: &str, name: &str, more: &[&str]) -> io::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "testkit", "--bin", name])
+        .args(["build", "--quiet", "--package", package, "--bin", name])
         .args(["--message-format", "json"])
+        .args(more)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stdin(Stdio::null())
         .output()?;

@@ -1,11 +1,11 @@
 //! A test runner for suites whose cases are generated at run time, from the engines, users and file
 //! systems of this machine.
 //!
-//! It reads the usual arguments of `cargo test` (a filter, `--skip`, `--exact`, `--list`,
-//! `--test-threads`, `--ignored`), runs cases on a few threads and ends with the standard `test
-//! result:` line, so both kinds of test binaries look alike. A case is a closure that returns
-//! [`Outcome`]; a panic is a failure, `Err(Skip)` a skip that is printed and counted with the
-//! ignored ones.
+//! It reads arguments as `cargo test` does ([`Wishes`]), runs cases on a few threads and ends with
+//! the standard `test result:` line, so both kinds of test binaries look alike. A case is a closure
+//! that returns [`Outcome`]; a panic is a failure, `Err(Skip)` a skip that is printed and counted
+//! with the ignored ones. The name of a case begins with its suite's: `posix::I1::plain::...`.
+//! Of the cases that [`Wishes`] calls rare only a [`Share`] runs.
 //!
 //! Cases that share something that only one of them may use at a time share a [lane]; a thread
 //! takes the next case whose lane is free, so that none waits for another one's lock.
@@ -26,6 +26,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use crate::share::Share;
 use crate::skip::Outcome;
 
 type Body<'a> = Box<dyn Fn() -> Outcome + Send + Sync + 'a>;
@@ -48,16 +49,12 @@ struct Case<'a> {
 
 /// A suite under construction.
 pub struct Suite<'a> {
+    /// What the names of its cases begin with.
+    name: &'a str,
     cases: Vec<Case<'a>>,
     skipped: Vec<(String, String)>,
     known: &'a [Known],
     threads: usize,
-}
-
-impl Default for Suite<'_> {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 enum End {
@@ -72,8 +69,8 @@ thread_local! {
 
 impl<'a> Suite<'a> {
     /// An empty suite.
-    pub fn new() -> Self {
-        Self { cases: Vec::new(), skipped: Vec::new(), known: &[], threads: 4 }
+    pub fn new(name: &'a str) -> Self {
+        Self { name, cases: Vec::new(), skipped: Vec::new(), known: &[], threads: 4 }
     }
 
     /// Sets the known differences.
@@ -90,7 +87,7 @@ impl<'a> Suite<'a> {
 
     /// Adds a case.
     pub fn case(&mut self, name: String, body: impl Fn() -> Outcome + Send + Sync + 'a) {
-        self.cases.push(Case { name, lane: None, body: Box::new(body) });
+        self.add(None, name, Box::new(body));
     }
 
     /// Adds a case that runs beside no other one of the same lane.
@@ -100,20 +97,26 @@ impl<'a> Suite<'a> {
         name: String,
         body: impl Fn() -> Outcome + Send + Sync + 'a,
     ) {
-        self.cases.push(Case { name, lane: Some(lane.to_owned()), body: Box::new(body) });
+        self.add(Some(lane), name, Box::new(body));
+    }
+
+    fn add(&mut self, lane: Option<&str>, mut name: String, body: Body<'a>) {
+        name.insert_str(0, &format!("{}::", self.name));
+        let lane = lane.map(str::to_owned);
+        self.cases.push(Case { name, lane, body });
     }
 
     /// Adds a whole group that cannot run here.
     pub fn skipped(&mut self, name: &str, reason: &str) {
-        self.skipped.push((name.to_owned(), reason.to_owned()));
+        let whole = if name == self.name { String::new() } else { format!("::{name}") };
+        self.skipped.push((format!("{}{whole}", self.name), reason.to_owned()));
     }
 
-    /// Runs the cases that the command line selects.
-    pub fn run(mut self) -> ExitCode {
-        let wishes = Wishes::read(std::env::args().skip(1), self.threads);
+    /// Runs the cases that are wished for.
+    pub fn run(mut self, wishes: &Wishes) -> ExitCode {
         let all = self.cases.len() + self.skipped.len();
         self.cases.retain(|case| wishes.want(&case.name));
-        self.skipped.retain(|(name, _)| wishes.want(name));
+        self.skipped.retain(|(name, _)| wishes.want_group(name));
         if wishes.list {
             for case in &self.cases {
                 println!("{}: test", case.name);
@@ -131,11 +134,11 @@ impl<'a> Suite<'a> {
         let queue = Queue::new(self.cases);
         let ends = Mutex::new(Vec::new());
         thread::scope(|scope| {
-            for _ in 0..wishes.threads {
+            for _ in 0..wishes.threads.unwrap_or(self.threads) {
                 scope.spawn(|| {
                     while let Some(Case { name, lane, body }) = queue.next() {
                         let started = Instant::now();
-                        let end = judge(known, &name, twice(&name, &body));
+                        let end = judge(known, &name, wishes.runs(&name, &body));
                         queue.ended(lane.as_deref());
                         let seconds = started.elapsed().as_secs_f64();
                         let slow = if seconds > 5.0 {
@@ -279,8 +282,8 @@ fn told(message: &str) -> String {
     [&lines[..SOME.min(lines.len())], cut, &lines[rest..]].concat().join(" | ")
 }
 
-/// Returns true if a name contains the parts of a pattern in order.
-fn contains(name: &str, pattern: &str) -> bool {
+/// Returns true if a name contains the parts of a pattern in order; `*` is between them.
+pub fn contains(name: &str, pattern: &str) -> bool {
     let mut rest = Some(name);
     for part in pattern.split('*') {
         rest = rest.and_then(|text| text.split_once(part)).map(|(_, rest)| rest);
@@ -324,48 +327,114 @@ fn message(payload: &(dyn Any + Send)) -> String {
     payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without words".to_owned())
 }
 
-/// The command line's selection.
-#[derive(Debug, Default)]
-struct Wishes {
+/// What the command line wishes: `[FILTER]... [--exact] [--skip FILTER] [--list] [--test-threads N]
+/// [--repeat N] [--share K/N]`.
+///
+/// A filter is a suite's name, or begins with one and `::`; what follows is a part of the case's
+/// name, or with `--exact` the whole. `--repeat N` runs each case up to N times, until it fails.
+#[derive(Debug)]
+pub struct Wishes {
     filters: Vec<String>,
     skip: Vec<String>,
     exact: bool,
     list: bool,
-    threads: usize,
+    threads: Option<usize>,
+    repeat: Option<u32>,
+    share: Share,
+    is_rare: fn(&str) -> bool,
 }
 
 impl Wishes {
-    fn read(words: impl Iterator<Item = String>, threads: usize) -> Self {
-        let mut wishes = Self { threads, ..Self::default() };
+    /// Reads the command line; `is_rare` says of which cases only a share runs.
+    ///
+    /// # Errors
+    /// If there is an unknown option, or a wrong value.
+    pub fn read(
+        words: impl Iterator<Item = String>,
+        is_rare: fn(&str) -> bool,
+    ) -> Result<Self, String> {
+        let mut wishes = Self {
+            filters: Vec::new(),
+            skip: Vec::new(),
+            exact: false,
+            list: false,
+            threads: None,
+            repeat: None,
+            share: Share::wanted()?,
+            is_rare,
+        };
         let mut words = words;
         while let Some(word) = words.next() {
             let (flag, inline) = match word.split_once('=') {
-                Some((flag, value)) if flag.starts_with("--") => {
-                    (flag.to_owned(), Some(value.to_owned()))
-                }
-                _ => (word.clone(), None),
+                Some((flag, value)) if flag.starts_with("--") => (flag, Some(value.to_owned())),
+                _ => (&*word, None),
             };
-            match flag.as_str() {
+            let mut value = || {
+                let value = inline.clone().or_else(|| words.next());
+                value.ok_or_else(|| format!("{flag} needs a value"))
+            };
+            let count = |text: String| {
+                let number = text.parse().ok().filter(|number| *number > 0);
+                number.ok_or_else(|| format!("{flag} {text}: not a number from 1"))
+            };
+            match flag {
                 "--exact" => wishes.exact = true,
                 "--list" => wishes.list = true,
-                "--skip" => wishes.skip.extend(inline.or_else(|| words.next())),
-                "--test-threads" => {
-                    let count = inline.or_else(|| words.next()).and_then(|n| n.parse().ok());
-                    wishes.threads = count.unwrap_or(threads).max(1);
-                }
-                "--color" | "--format" | "--logfile" => drop(inline.or_else(|| words.next())),
-                flag if flag.starts_with('-') => {}
+                "--skip" => wishes.skip.push(value()?),
+                "--test-threads" => wishes.threads = Some(count(value()?)? as usize),
+                "--repeat" => wishes.repeat = Some(count(value()?)?),
+                "--share" => wishes.share = value()?.parse()?,
+                // Every case's output is shown anyway.
+                "--nocapture" | "--show-output" => {}
+                _ if flag.starts_with('-') => return Err(format!("unknown option {flag}")),
                 _ => wishes.filters.push(word),
             }
         }
-        wishes
+        Ok(wishes)
+    }
+
+    /// Whether any case of a suite is wished for.
+    pub fn want_suite(&self, suite: &str) -> bool {
+        let hit = |filter: &String| filter.split("::").next() == Some(suite);
+        self.filters.is_empty() || self.filters.iter().any(hit)
+    }
+
+    /// The suites that filters begin with.
+    pub fn suites(&self) -> impl Iterator<Item = &str> {
+        self.filters.iter().filter_map(|filter| filter.split("::").next())
+    }
+
+    /// Whether a group that cannot run is among what is wished for.
+    fn want_group(&self, name: &str) -> bool {
+        let hit = |filter: &String| {
+            name.starts_with(filter.as_str()) || filter.starts_with(&format!("{name}::"))
+        };
+        self.filters.is_empty() || self.filters.iter().any(hit)
     }
 
     fn want(&self, name: &str) -> bool {
-        let hit = |filter: &String| {
-            if self.exact { name == filter } else { name.contains(filter.as_str()) }
+        let (suite, case) = name.split_once("::").unwrap_or((name, ""));
+        let hit = |filter: &String| match filter.split_once("::") {
+            _ if self.exact => name == filter,
+            None => filter == suite,
+            Some((other, part)) => other == suite && case.contains(part),
         };
-        (self.filters.is_empty() || self.filters.iter().any(hit)) && !self.skip.iter().any(hit)
+        (self.filters.is_empty() || self.filters.iter().any(hit))
+            && !self.skip.iter().any(|filter| name.contains(filter.as_str()))
+            && (!(self.is_rare)(name) || self.share.takes(name))
+    }
+
+    /// Runs a case as often as is wished.
+    fn runs(&self, name: &str, body: &Body<'_>) -> End {
+        let Some(repeat) = self.repeat else { return twice(name, body) };
+        for number in 1..=repeat {
+            match one(body) {
+                End::Passed => {}
+                End::Failed(why) => return End::Failed(format!("run {number} of {repeat}: {why}")),
+                skipped @ End::Skipped(_) => return skipped,
+            }
+        }
+        End::Passed
     }
 }
 
@@ -406,10 +475,53 @@ mod tests {
 
     #[test]
     fn filters_like_the_standard_harness() {
-        let words = ["--nocapture", "pty", "--skip", "slow", "--test-threads=2", "--color", "x"];
-        let wishes = Wishes::read(words.map(String::from).into_iter(), 4);
-        assert!(wishes.want("N1::pty") && !wishes.want("N1::pty_slow") && !wishes.want("other"));
-        assert_eq!(wishes.threads, 2);
+        let words = ["--nocapture", "a::pty", "b", "--skip", "slow", "--test-threads=2"];
+        let wishes = wishes(&words);
+        assert!(wishes.want("a::N1::pty") && !wishes.want("a::N1::pty_slow"));
+        assert!(!wishes.want("a::other") && !wishes.want("c::pty") && wishes.want("b::x"));
+        assert!(wishes.want_suite("a") && wishes.want_suite("b") && !wishes.want_suite("c"));
+        assert!(wishes.want_group("b::N1") && !wishes.want_group("c"));
+        assert_eq!(wishes.threads, Some(2));
+    }
+
+    #[test]
+    fn mistakes_on_the_command_line_are_errors() {
+        let read = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            Wishes::read(words.into_iter(), |_| false)
+        };
+        for bad in [&["--exakt"][..], &["--skip"], &["--repeat", "0"], &["--share", "4/3"]] {
+            assert!(read(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn rare_cases_run_by_share() {
+        let words = |share: &str| {
+            let words = ["--share", share].map(str::to_owned);
+            Wishes::read(words.into_iter(), |name| name.contains("P1")).expect("wishes")
+        };
+        let [first, second] = [words("1/2"), words("2/2")];
+        assert!(first.want("a::N1::x") && second.want("a::N1::x"));
+        assert_ne!(first.want("a::P1::x"), second.want("a::P1::x"));
+    }
+
+    #[test]
+    fn a_repeated_case_ends_when_it_fails() {
+        let count = std::sync::atomic::AtomicU32::new(0);
+        let add = || count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+        let body: Body<'_> = Box::new(|| {
+            assert!(add() < 3, "the third");
+            Ok(())
+        });
+        let end = wishes(&["--repeat", "5"]).runs("a::x", &body);
+        assert!(matches!(end, End::Failed(why) if why.starts_with("run 3 of 5: ")));
+        assert_eq!(count.load(std::sync::atomic::Ordering::Relaxed), 3);
+    }
+
+    fn wishes(words: &[&str]) -> Wishes {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        Wishes::read(words.into_iter(), |_| false).expect("wishes")
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::command::{Finished, Input, run_with};
 use crate::scratch::Scratch;
+use crate::share;
 use crate::users::{self, User};
 
 /// Time limit of one command on a busy machine.
@@ -150,13 +151,10 @@ impl Person {
     }
 }
 
-/// Environment variable that also runs repetitions of other runs.
-pub const ALL: &str = "CORACLE_TEST_ALL";
-
 /// Returns true for a mode that is skipped for this kind of user: where the kernel maps no ids, a
 /// range of subordinate ones is not used, which one mode shows.
 fn is_repetition(mode: &str, kind: &str) -> bool {
-    kind == "range" && matches!(mode, "I2" | "P1" | "P2") && std::env::var_os(ALL).is_none()
+    kind == "range" && matches!(mode, "I2" | "P1" | "P2") && !share::is_whole()
 }
 
 /// The usable modes of external engines (`runc` and the like), from `doctor --format json`.
@@ -181,7 +179,7 @@ pub fn usable(doctor: &Finished, kind: &str, missing: &mut Vec<(String, String)>
         let text = |key: &str| engine[key].as_str().unwrap_or_default().to_owned();
         match text("state").as_str() {
             "ready" | "degraded" if is_repetition(&text("mode"), kind) => {
-                let why = format!("as for the other user, like I1's: {ALL}=1 runs them too");
+                let why = "as for the other user, like I1's: share 1/1 runs them too".to_owned();
                 missing.push((format!("{}::{kind}", text("mode")), why));
             }
             // For hosts that forbid what other engines need ([`crate::fence`]).

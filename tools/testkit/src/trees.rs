@@ -1,7 +1,7 @@
-//! The Debian trees, packages and sources of the suites, which [`make_all`] makes ahead.
+//! The Debian trees, packages and sources of the suites ([`ALL`]).
 //!
-//! Each takes a package mirror and up to minutes, most of them spent waiting, so `cargo xtask ci`
-//! makes them while it compiles. A suite that finds one missing makes it then.
+//! Each takes a package mirror and up to minutes, so `cargo xtask ci` makes them while it compiles,
+//! and a suite waits for its own alone. A suite that finds one missing makes it then.
 
 use std::path::PathBuf;
 
@@ -155,12 +155,25 @@ pub fn lua() -> Result<PathBuf, Skip> {
     debian::source("lua5.4")
 }
 
-/// Makes what is missing of all of these; gives why the others could not be made.
-pub fn make_all() -> Vec<Skip> {
-    let trees =
-        [debian::tar, programs, integration, services, servers, batch, readme, newest, zlib, lua];
-    let mut skips: Vec<Skip> = trees.iter().filter_map(|make| make().err()).collect();
-    skips.extend(apptainer().err());
-    skips.extend(directory().err());
-    skips
+/// What makes one of these, or several; gives why something could not be made.
+pub type Make = fn() -> Vec<Skip>;
+
+/// All of these by names.
+pub const ALL: &[(&str, Make)] = &[
+    ("debian", || skips([debian::tar()])),
+    ("programs", || skips([programs()])),
+    ("integration", || skips([integration()])),
+    ("services", || skips([services()])),
+    ("servers", || skips([servers()])),
+    ("batch", || skips([batch()])),
+    ("readme", || skips([readme()])),
+    // What single cases need.
+    ("more", || {
+        let files = [apptainer(), directory()].map(|files| files.map(|_| PathBuf::new()));
+        skips([newest(), zlib(), lua()].into_iter().chain(files))
+    }),
+];
+
+fn skips(made: impl IntoIterator<Item = Result<PathBuf, Skip>>) -> Vec<Skip> {
+    made.into_iter().filter_map(Result::err).collect()
 }

@@ -16,17 +16,17 @@
 
 mod nfs;
 
-use crate::shell::{Outcome, cargo, check, step};
+use crate::shell::{Outcome, check, step, suites};
 use crate::tools;
 
-/// A case: its name, what is counted, how many there are of that, the suite with its filter, and
-/// the variable that takes the number.
-type Case = (&'static str, &'static str, &'static str, [&'static str; 2], &'static str);
+/// A case: its name, what is counted, how many there are of that, the filter for it, and the
+/// variable that takes the number.
+type Case = (&'static str, &'static str, &'static str, &'static str, &'static str);
 
 const CASES: [Case; 3] = [
-    ("faults", "MINUTES", "60", ["network", "far::faults"], "CORACLE_TEST_MINUTES"),
-    ("elastic", "MINUTES", "60", ["cluster", "::elastic"], "CORACLE_TEST_MINUTES"),
-    ("kills", "POINTS", "500", ["hosts", "kills::points"], "CORACLE_TEST_POINTS"),
+    ("faults", "MINUTES", "60", "network::far::faults", "CORACLE_TEST_MINUTES"),
+    ("elastic", "MINUTES", "60", "cluster::elastic", "CORACLE_TEST_MINUTES"),
+    ("kills", "POINTS", "500", "hosts::kills::points", "CORACLE_TEST_POINTS"),
 ];
 
 /// Words: the case, and how many minutes or points.
@@ -39,15 +39,14 @@ pub(crate) fn run(words: &[String]) -> Outcome {
         [name, number] if number.parse::<u64>().is_ok() => (name, Some(number.as_str())),
         _ => return Err(usage()),
     };
-    let Some((_, what, usual, [suite, filter], variable)) =
-        CASES.iter().find(|(case, ..)| case == name)
+    let Some((_, what, usual, filter, variable)) = CASES.iter().find(|(case, ..)| case == name)
     else {
         return Err(usage());
     };
     let number = number.unwrap_or(usual);
     tools::set_up()?;
     step(&format!("{name}: {number} {}", what.to_lowercase()));
-    let mut command = cargo(&["test", "--locked", "-p", "cli", "--test", suite, "--", filter]);
+    let mut command = suites(&[filter]);
     check(command.env(variable, number))
 }
 

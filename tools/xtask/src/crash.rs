@@ -5,7 +5,7 @@
 //! file system; `rounds` runs programs in the same container N times. The suite itself does a few
 //! of each. Both need root and the test users.
 
-use crate::shell::{Outcome, cargo, check, step};
+use crate::shell::{Outcome, check, step, suites};
 use crate::tools;
 
 /// A kind, the filter for its cases, and the number of a long form.
@@ -23,9 +23,10 @@ pub(crate) fn run(words: &[String]) -> Outcome {
     };
     tools::set_up()?;
     step(&format!("{kind}: {count} of each"));
-    let mut command = cargo(&["test", "--locked", "-p", "cli", "--test", "crash", "--"]);
+    let mut command = suites(&[]);
     if cases.is_empty() {
-        command.arg(filter);
+        command.arg(format!("crash::{filter}"));
     }
+    let cases = cases.iter().map(|case| format!("crash::{case}"));
     check(command.args(cases).arg("--test-threads=1").env("CORACLE_CRASH_ROUNDS", count))
 }

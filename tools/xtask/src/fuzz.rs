@@ -6,7 +6,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::shell::{Outcome, cargo, check};
+use crate::shell::{Outcome, cargo, check, suites};
 
 /// Seconds for every engine, user and mode, unless the caller names a number.
 const SECONDS: u64 = 60;
@@ -42,6 +42,7 @@ fn timed(seconds: u64) -> Outcome<String> {
 }
 
 fn play(names: &[String], what: &str) -> Outcome {
-    let mut command = cargo(&["test", "--locked", "-p", "cli", "--test", "sequences", "--"]);
+    let names: Vec<String> = names.iter().map(|name| format!("sequences::{name}")).collect();
+    let mut command = suites(if names.is_empty() { &["sequences"] } else { &[] });
     check(command.args(names).env("CORACLE_FUZZ", what))
 }

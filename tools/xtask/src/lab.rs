@@ -32,10 +32,10 @@ fn is_ready() -> bool {
     matches!((wanted, there), (Ok(wanted), Ok(there)) if wanted == there)
 }
 
-/// Installs the packages. If that fails the lab is skipped, as with other tools.
-pub(crate) fn set_up() {
+/// Installs the packages; returns whether they are there.
+pub(crate) fn set_up() -> bool {
     if is_ready() {
-        return;
+        return true;
     }
     let environment = environment();
     let _ = fs::remove_dir_all(&environment);
@@ -49,9 +49,10 @@ pub(crate) fn set_up() {
     let done = done.and_then(|()| {
         fs::copy(lock(), kept(&environment)).map(drop).map_err(|error| error.to_string())
     });
-    if let Err(error) = done {
+    if let Err(error) = &done {
         println!("could not install the lab's packages: it will be skipped ({error})");
     }
+    done.is_ok()
 }
 
 /// Lints and tests; `words` go to pytest. The tests take Coracle from what cargo has built.

@@ -52,27 +52,26 @@ use crate::shell::{Outcome, built, cargo, check, read};
 const LARGEST: u64 = 12_460_000;
 
 /// The words for cargo.
-pub(crate) const BUILD: [&str; 6] =
-    ["build", "--release", "--locked", "--package", "cli", "--quiet"];
+pub const BUILD: [&str; 6] = ["build", "--release", "--locked", "--package", "cli", "--quiet"];
 
 /// Where the binary is, once it is built.
-pub(crate) fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     built("release", "coracle")
 }
 
 /// Builds the binary.
-pub(crate) fn build() -> Outcome<PathBuf> {
+pub fn build() -> Outcome<PathBuf> {
     check(&mut cargo(&BUILD))?;
     Ok(binary())
 }
 
 /// Builds and checks it.
-pub(crate) fn build_and_check() -> Outcome {
+pub fn build_and_check() -> Outcome {
     check_shape(&build()?)
 }
 
 /// Checks size, linking, system calls, and that it opens no library of the host.
-pub(crate) fn check_shape(binary: &Path) -> Outcome {
+pub fn check_shape(binary: &Path) -> Outcome {
     let bytes = fs::read(binary).map_err(|error| format!("{}: {error}", binary.display()))?;
     let size = bytes.len() as u64;
     println!("{}: {} kB", binary.display(), size >> 10);

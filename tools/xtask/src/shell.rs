@@ -5,26 +5,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The result of a task; an error is a text for the user.
-pub(crate) type Outcome<T = ()> = Result<T, String>;
+pub type Outcome<T = ()> = Result<T, String>;
 
 /// The workspace's root.
-pub(crate) fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here).to_owned()
 }
 
 /// The directory that cargo builds into.
-pub(crate) fn target() -> PathBuf {
+pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 /// A file that cargo built for the target of `.cargo/config.toml`.
-pub(crate) fn built(profile: &str, name: &str) -> PathBuf {
+pub fn built(profile: &str, name: &str) -> PathBuf {
     target().join("x86_64-unknown-linux-gnu").join(profile).join(name)
 }
 
 /// Prints a headline between steps.
-pub(crate) fn step(text: &str) {
+pub fn step(text: &str) {
     println!("\n== {text}");
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn step(text: &str) {
 ///
 /// `cargo run` sets them for this program. The build script of `ring` depends on them, so a cargo
 /// that inherits them compiles half of the program again after one that was started by hand.
-pub(crate) fn cargo(words: &[&str]) -> Command {
+pub fn cargo(words: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(words).current_dir(root()).stdin(Stdio::null());
     for (name, _) in std::env::vars_os() {
@@ -45,7 +45,7 @@ pub(crate) fn cargo(words: &[&str]) -> Command {
 }
 
 /// A command by way of another program, such as `nice -n 10`, in the same environment.
-pub(crate) fn by_way_of(words: &[&str], command: &Command) -> Command {
+pub fn by_way_of(words: &[&str], command: &Command) -> Command {
     let mut outer = Command::new(words[0]);
     outer.args(&words[1..]).arg(command.get_program()).args(command.get_args());
     outer.current_dir(root()).stdin(Stdio::null());
@@ -59,7 +59,7 @@ pub(crate) fn by_way_of(words: &[&str], command: &Command) -> Command {
 }
 
 /// Shows the command, runs it with inherited output, and insists on success.
-pub(crate) fn check(command: &mut Command) -> Outcome {
+pub fn check(command: &mut Command) -> Outcome {
     println!("$ {}", describe(command));
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -68,8 +68,21 @@ pub(crate) fn check(command: &mut Command) -> Outcome {
     }
 }
 
+/// Runs the program of another package.
+pub fn package(name: &str, words: &[String]) -> Outcome {
+    let mut command = cargo(&["run", "--quiet", "--locked", "--package", name, "--"]);
+    check(command.args(words))
+}
+
+/// The command that compiles the suites, and runs what these filters select.
+pub fn suites(filters: &[&str]) -> Command {
+    let mut command = cargo(&["suites"]);
+    command.args(filters);
+    command
+}
+
 /// Runs and returns standard output; insists on success.
-pub(crate) fn read(command: &mut Command) -> Outcome<String> {
+pub fn read(command: &mut Command) -> Outcome<String> {
     let words = describe(command);
     let output =
         command.stdin(Stdio::null()).output().map_err(|error| format!("{words}: {error}"))?;
@@ -81,12 +94,12 @@ pub(crate) fn read(command: &mut Command) -> Outcome<String> {
 }
 
 /// Whether a program is in `PATH`.
-pub(crate) fn has(name: &str) -> bool {
+pub fn has(name: &str) -> bool {
     testkit::command::find_program(name).is_some()
 }
 
 /// The words of a command, for messages.
-pub(crate) fn describe(command: &Command) -> String {
+pub fn describe(command: &Command) -> String {
     let name = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     std::iter::once(name)
         .chain(command.get_args())

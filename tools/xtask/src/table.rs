@@ -4,23 +4,23 @@ use std::fmt::Write as _;
 
 /// Rows under a headline.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table with these column names.
-    pub(crate) fn new(names: &[&str]) -> Self {
+    pub fn new(names: &[&str]) -> Self {
         Self { rows: vec![names.iter().map(|name| (*name).to_owned()).collect()] }
     }
 
     /// One more row.
-    pub(crate) fn row(&mut self, cells: &[&str]) {
+    pub fn row(&mut self, cells: &[&str]) {
         self.rows.push(cells.iter().map(|cell| (*cell).to_owned()).collect());
     }
 
     /// As text, two spaces between columns.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let wide = |n: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(n));
@@ -38,7 +38,7 @@ impl Table {
     }
 
     /// As Markdown.
-    pub(crate) fn markdown(&self) -> String {
+    pub fn markdown(&self) -> String {
         let mut text = String::new();
         for (n, row) in self.rows.iter().enumerate() {
             let _ = writeln!(text, "| {} |", row.join(" | "));

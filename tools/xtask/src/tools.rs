@@ -82,6 +82,10 @@ const WANTED: &[(&str, &str)] = &[
     // The balancer of a host, beside that in a container, and who asks it.
     ("haproxy", "haproxy"),
     ("wrk", "wrk"),
+    // Their completions and manual pages are checked.
+    ("zsh", "zsh"),
+    ("fish", "fish"),
+    ("groff", "groff-base"),
 ];
 
 /// Packages without a program of their own, each with a file that it installs.
@@ -104,29 +108,44 @@ const WANTED_FILES: &[(&str, &str)] = &[
 ];
 
 /// Installs what is missing and makes the test users if root calls; else prints what is missing.
-pub(crate) fn set_up() -> Outcome {
-    let root = is_root();
-    let programs = WANTED.iter().filter(|(program, _)| !has(program));
-    let files = WANTED_FILES.iter().filter(|(file, _)| !Path::new(file).exists());
-    let names: Vec<&str> = programs.chain(files).map(|(_, package)| *package).collect();
-    if !names.is_empty() {
-        step("tools");
-        if root && has("apt-get") {
-            install(&names);
-        } else {
-            println!("not installed (only root on Debian can install them): {}", names.join(" "));
-        }
+pub fn set_up() -> Outcome {
+    let missing = packages()?;
+    if !missing.is_empty() {
+        println!("not installed: {}", missing.join(" "));
     }
+    let _ = (lab::set_up(), others());
+    Ok(())
+}
+
+/// Installs packages and makes the test users if root calls. Returns the packages that are missing
+/// still; then the tests that need them are skipped with that reason.
+pub(crate) fn packages() -> Outcome<Vec<&'static str>> {
+    let missing = || -> Vec<&'static str> {
+        let programs = WANTED.iter().filter(|(program, _)| !has(program));
+        let files = WANTED_FILES.iter().filter(|(file, _)| !Path::new(file).exists());
+        programs.chain(files).map(|(_, package)| *package).collect()
+    };
+    let names = missing();
+    if !is_root() {
+        return Ok(names);
+    }
+    if !names.is_empty() && has("apt-get") {
+        step("packages");
+        install(&names);
+    }
+    add_rust_target();
+    users::create().map_err(|error| format!("making the test users: {error}"))?;
+    open_tun();
+    Ok(missing())
+}
+
+/// Builds and installs what is no package: pjdfstest, Python clients, `PRoot`. Returns whether all
+/// of it is there.
+pub(crate) fn others() -> bool {
     build_pjdfstest();
     install_clients();
-    lab::set_up();
     proot::set_up();
-    if root {
-        add_rust_target();
-        users::create().map_err(|error| format!("making the test users: {error}"))?;
-        open_tun();
-    }
-    Ok(())
+    tools::pjdfstest().is_ok() && tools::python().is_ok()
 }
 
 /// Programs for virtual machines with other kernels, with their packages.
@@ -140,7 +159,7 @@ const WANTED_FOR_KERNELS: &[(&str, &str)] = &[
 ];
 
 /// Installs what `cargo xtask kernels` needs if root calls; an error names what is still missing.
-pub(crate) fn set_up_kernels() -> Outcome {
+pub fn set_up_kernels() -> Outcome {
     let missing = || WANTED_FOR_KERNELS.iter().filter(|(program, _)| !has(program));
     let names: Vec<&str> = missing().map(|(_, package)| *package).collect();
     if !names.is_empty() && is_root() && has("apt-get") {
@@ -166,7 +185,7 @@ const PEERS: &[(&str, &str)] = &[("edge", "n2n"), ("wg", "wireguard-tools"), ("t
 const BORINGTUN: (&str, &str) = ("boringtun-cli", "0.7.1");
 
 /// Installs the peers of networks that are missing, if root calls.
-pub(crate) fn set_up_peers() {
+pub fn set_up_peers() {
     let missing = PEERS.iter().filter(|(program, _)| !has(program));
     let names: Vec<&str> = missing.map(|(_, package)| *package).collect();
     if !names.is_empty() && is_root() && has("apt-get") {
@@ -175,12 +194,12 @@ pub(crate) fn set_up_peers() {
 }
 
 /// The path of boringtun, which is built if it is not there.
-pub(crate) fn boringtun() -> Outcome<String> {
+pub fn boringtun() -> Outcome<String> {
     Ok(build_tool(BORINGTUN)?.display().to_string())
 }
 
 /// A program of crates.io under [`tools::root`], which is built statically if it is not there.
-fn build_tool((name, version): (&str, &str)) -> Outcome<PathBuf> {
+pub(crate) fn build_tool((name, version): (&str, &str)) -> Outcome<PathBuf> {
     let root = tools::root();
     let program = root.join("bin").join(name);
     if program.exists() {
@@ -243,7 +262,7 @@ fn open_tun() {
 }
 
 /// Whether this is root.
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     Command::new("id")
         .arg("-u")
         .stdin(Stdio::null())
@@ -266,7 +285,7 @@ fn install(packages: &[&str]) {
 }
 
 /// Installs packages and prints nothing; an error is one line.
-pub(crate) fn install_quietly(packages: &[&str]) -> Outcome {
+pub fn install_quietly(packages: &[&str]) -> Outcome {
     let words = [&["install", "-y", "-qq", "--no-install-recommends"], packages].concat();
     // The packages may be in the list that the machine has already.
     if try_apt(&words).is_ok() {
@@ -287,6 +306,8 @@ fn apt(words: &[&str]) -> bool {
 /// Runs `apt-get`; an error is what it wrote.
 fn try_apt(words: &[&str]) -> Outcome {
     let output = Command::new("apt-get")
+        // A machine of tests need not survive a loss of power while packages are installed.
+        .args(["-o", "Dpkg::Options::=--force-unsafe-io"])
         .args(words)
         .env("DEBIAN_FRONTEND", "noninteractive")
         // A package must not start its service (docker-registry would take a port).

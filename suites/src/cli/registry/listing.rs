@@ -5,11 +5,20 @@ use testkit::docker_registry::Options;
 use testkit::image::{Flavour, index};
 use testkit::registry::Registry;
 
+use testkit::skip::Outcome;
+
+use crate::cli::Case;
+
 use super::{image, place, real};
 
-#[test]
-fn search_and_tags() {
-    let Some(place) = place("search") else { return };
+pub(in crate::cli) const CASES: &[(&str, Case)] = &[
+    ("search_and_tags", search_and_tags),
+    ("manifests", manifests),
+    ("images_are_found_and_removed", images_are_found_and_removed),
+];
+
+fn search_and_tags() -> Outcome {
+    let place = place("search")?;
     let registry = Registry::start().unwrap();
     let host = registry.host();
     let found = json!({ "num_pages": 1, "num_results": 2, "results": [
@@ -32,7 +41,7 @@ fn search_and_tags() {
     assert!(!names(&["--filter", "stars=3"]).contains("toy"));
     assert!(!names(&["--filter", "is-official=true"]).contains("toy"));
 
-    let Some(real) = real("search", Options::default()) else { return };
+    let real = real(Options::default())?;
     let host = real.host();
     for tag in ["1", "2"] {
         real.target().image("team/tool", tag, &image(tag).build()).unwrap();
@@ -45,11 +54,11 @@ fn search_and_tags() {
     let listed = place.run(&["search", &format!("{host}/tool")]);
     assert!(listed.ok().out().contains("team/tool"), "{listed:?}");
     place.run(&["search", "--list-tags", &format!("{host}/team/none")]).expect(1);
+    Ok(())
 }
 
-#[test]
-fn manifests() {
-    let Some(place) = place("manifest") else { return };
+fn manifests() -> Outcome {
+    let place = place("manifest")?;
     let registry = Registry::start().unwrap();
     let host = registry.host();
     let (amd, arm) = (image("a").build(), image("b").platform("arm64", None).docker().build());
@@ -71,11 +80,11 @@ fn manifests() {
     assert_eq!(verbose["Descriptor"]["digest"], Value::from(amd.manifest.digest.as_str()));
     let missing = place.run(&["manifest", "inspect", &format!("{host}/team/none")]);
     assert!(missing.expect(1).err().contains("team/none"), "{missing:?}");
+    Ok(())
 }
 
-#[test]
-fn images_are_found_and_removed() {
-    let Some(place) = place("images") else { return };
+fn images_are_found_and_removed() -> Outcome {
+    let place = place("images")?;
     let registry = Registry::start().unwrap();
     let host = registry.host();
     let first = image("first").config("Labels", json!({ "kind": "a" })).build();
@@ -121,4 +130,5 @@ fn images_are_found_and_removed() {
     place.run(&["pull", "-q", &names[0]]).ok();
     place.run(&["rmi", &format!("sha256:{id}")]).ok();
     assert_eq!(list(&[]), names[1..]);
+    Ok(())
 }

@@ -10,7 +10,23 @@ use testkit::registry::{Auth, Registry};
 use testkit::terminal::Terminal;
 use testkit::users::Setting;
 
+use testkit::skip::Outcome;
+
+use crate::cli::Case;
+
 use super::{image, place, real, text};
+
+pub(in crate::cli) const CASES: &[(&str, Case)] = &[
+    ("a_login_is_kept_as_docker_and_podman_keep_it", a_login_is_kept_as_docker_and_podman_keep_it),
+    ("a_password_is_asked_for_and_not_shown", a_password_is_asked_for_and_not_shown),
+    (
+        "without_a_terminal_nobody_waits_for_an_answer",
+        without_a_terminal_nobody_waits_for_an_answer,
+    ),
+    ("the_files_of_docker_and_podman_are_read", the_files_of_docker_and_podman_are_read),
+    ("helpers_keep_passwords", helpers_keep_passwords),
+    ("passwords_and_tokens_are_not_told", passwords_and_tokens_are_not_told),
+];
 
 const PASSWORD: &str = "hush-hush";
 
@@ -20,11 +36,10 @@ fn closed() -> Registry {
     registry
 }
 
-#[test]
-fn a_login_is_kept_as_docker_and_podman_keep_it() {
-    let Some(place) = place("login") else { return };
+fn a_login_is_kept_as_docker_and_podman_keep_it() -> Outcome {
+    let place = place("login")?;
     let password = Options { password: true, ..Options::default() };
-    let Some(registry) = real("login", password) else { return };
+    let registry = real(password)?;
     let host = registry.host();
     let words = ["login", "-u", "tester", "--password-stdin", &host];
     let refused = place.reading("wrong\n", &words);
@@ -71,11 +86,11 @@ fn a_login_is_kept_as_docker_and_podman_keep_it() {
     }
     assert_eq!(place.run(&["logout", "--all"]).ok().out().lines().count(), 2);
     assert!(!place.read(".config/coracle/auth.json").contains(&host));
+    Ok(())
 }
 
-#[test]
-fn a_password_is_asked_for_and_not_shown() {
-    let Some(place) = place("login-asked") else { return };
+fn a_password_is_asked_for_and_not_shown() -> Outcome {
+    let place = place("login-asked")?;
     let registry = closed();
     let host = registry.host();
     let script = "\"$0\" login \"$1\"; echo status=$?; stty -a | grep -o -e '-*echo ' -e '-*isig'";
@@ -103,11 +118,11 @@ fn a_password_is_asked_for_and_not_shown() {
     let shown = terminal.text();
     assert!(!shown.contains("-echo") && !shown.contains("-isig"), "{shown}");
     assert!(shown.contains("echo") && !shown.contains("hus"), "{shown}");
+    Ok(())
 }
 
-#[test]
-fn without_a_terminal_nobody_waits_for_an_answer() {
-    let Some(place) = place("login-unasked") else { return };
+fn without_a_terminal_nobody_waits_for_an_answer() -> Outcome {
+    let place = place("login-unasked")?;
     let host = closed().host();
     let told = place.run(&["login", "-u", "ada", &host]);
     assert!(told.expect(1).err().contains("hint: use --password-stdin"), "{told:?}");
@@ -123,11 +138,11 @@ fn without_a_terminal_nobody_waits_for_an_answer() {
         assert!(told.expect(1).err().contains("is not the name of a registry"), "{told:?}");
     }
     assert!(!place.auth_file().exists());
+    Ok(())
 }
 
-#[test]
-fn the_files_of_docker_and_podman_are_read() {
-    let Some(place) = place("login-files") else { return };
+fn the_files_of_docker_and_podman_are_read() -> Outcome {
+    let place = place("login-files")?;
     let registry = closed();
     let host = registry.host();
     let name = format!("{host}/team/tool:1");
@@ -155,6 +170,7 @@ fn the_files_of_docker_and_podman_are_read() {
     let told = place.run(&pull);
     assert!(told.expect(1).err().contains("config.json"), "{told:?}");
     assert!(!told.err().contains(PASSWORD), "{told:?}");
+    Ok(())
 }
 
 /// A helper that stores credentials in a file, and logs its own and its parent's command line.
@@ -167,9 +183,8 @@ get) cat >>"$HOME/asked"; cat "$HOME/vault" 2>/dev/null || { echo 'credentials n
 esac
 "#;
 
-#[test]
-fn helpers_keep_passwords() {
-    let Some(place) = place("login-helper") else { return };
+fn helpers_keep_passwords() -> Outcome {
+    let place = place("login-helper")?;
     let registry = closed();
     let host = registry.host();
     let name = format!("{host}/team/tool:1");
@@ -204,11 +219,11 @@ fn helpers_keep_passwords() {
     place.file(".docker/config.json", r#"{"credsStore": "nowhere"}"#);
     let told = place.with(&path, &["pull", &name]);
     assert!(told.expect(1).err().contains("nowhere"), "{told:?}");
+    Ok(())
 }
 
-#[test]
-fn passwords_and_tokens_are_not_told() {
-    let Some(place) = place("login-secret") else { return };
+fn passwords_and_tokens_are_not_told() -> Outcome {
+    let place = place("login-secret")?;
     let registry = Registry::start_with(Auth::Bearer("ada".into(), PASSWORD.into())).unwrap();
     registry.image("team/tool", "1", &image("tool").build());
     let host = registry.host();
@@ -252,4 +267,5 @@ fn passwords_and_tokens_are_not_told() {
         assert!(!told.contains(PASSWORD), "{done:?}");
         assert!(!tokens.iter().any(|token| told.contains(token)), "{done:?}");
     }
+    Ok(())
 }

@@ -10,7 +10,14 @@ use std::time::Duration;
 use testkit::docker_registry::Options;
 use testkit::image::Built;
 
+use testkit::skip::{Outcome, need_program};
+
+use crate::cli::Case;
+
 use super::{image, place, real, text};
+
+pub(in crate::cli) const CASES: &[(&str, Case)] =
+    &[("a_private_authority_behind_a_proxy", a_private_authority_behind_a_proxy)];
 
 /// A proxy that connects every `CONNECT` to one address and records the requested hosts.
 struct Proxy {
@@ -68,11 +75,8 @@ fn serve(stream: &TcpStream, target: &SocketAddr, kept: &Mutex<Vec<String>>) {
 }
 
 /// Pushes an image with `skopeo`, which supports TLS.
-fn push(place: &super::Place, registry: &str, built: &Built) -> bool {
-    if testkit::command::find_program("skopeo").is_none() {
-        testkit::skip::note("proxy", "skopeo is not installed");
-        return false;
-    }
+fn push(place: &super::Place, registry: &str, built: &Built) -> Outcome {
+    need_program("skopeo")?;
     let layout = place.scratch.dir("layout", None, 0o755).unwrap();
     built.write_layout(&layout, "1").unwrap();
     let from = format!("oci:{}:1", layout.display());
@@ -81,16 +85,13 @@ fn push(place: &super::Place, registry: &str, built: &Built) -> bool {
     let runtime = place.scratch.dir("runtime", None, 0o777).unwrap();
     let runtime = ("XDG_RUNTIME_DIR", text(&runtime));
     place.other(&[runtime], "skopeo", &["copy", "-q", "--dest-tls-verify=false", &from, &to]).ok();
-    true
+    Ok(())
 }
 
-#[test]
-fn a_private_authority_behind_a_proxy() {
-    let Some(place) = place("proxy") else { return };
-    let Some(registry) = real("proxy", Options { tls: true, ..Options::default() }) else { return };
-    if !push(&place, &registry.host(), &image("tls").build()) {
-        return;
-    }
+fn a_private_authority_behind_a_proxy() -> Outcome {
+    let place = place("proxy")?;
+    let registry = real(Options { tls: true, ..Options::default() })?;
+    push(&place, &registry.host(), &image("tls").build())?;
     let proxy = Proxy::start(registry.host().parse().unwrap());
     let url = proxy.url();
     let through = ("HTTPS_PROXY", url.as_str());
@@ -132,4 +133,5 @@ fn a_private_authority_behind_a_proxy() {
         place.with(&[through, ("NO_PROXY", except), ("CORACLE_RETRIES", "0")], &pull).expect(1);
         assert_eq!(proxy.asked().len(), 0, "{except}");
     }
+    Ok(())
 }

@@ -7,12 +7,31 @@ use testkit::image::{Blob, Flavour, index};
 use testkit::registry::{Auth, Fault, Registry};
 use testkit::terminal::Terminal;
 
+use testkit::skip::Outcome;
+
+use crate::cli::Case;
+
 use super::{image, large, place, real, text};
 
-#[test]
-fn standard_output_has_the_answer_alone() {
-    let Some(place) = place("pull-output") else { return };
-    let Some(registry) = real("pull-output", Options::default()) else { return };
+pub(in crate::cli) const CASES: &[(&str, Case)] = &[
+    ("standard_output_has_the_answer_alone", standard_output_has_the_answer_alone),
+    ("several_images_and_all_tags", several_images_and_all_tags),
+    ("platforms_and_digests", platforms_and_digests),
+    ("what_breaks_off_goes_on_where_it_was", what_breaks_off_goes_on_where_it_was),
+    (
+        "the_next_pull_goes_on_where_the_last_one_broke_off",
+        the_next_pull_goes_on_where_the_last_one_broke_off,
+    ),
+    ("silence_is_not_waited_for_for_ever", silence_is_not_waited_for_for_ever),
+    ("schema_1_is_refused_in_words", schema_1_is_refused_in_words),
+    ("the_policy_says_when_to_ask", the_policy_says_when_to_ask),
+    ("mirrors_blocks_and_prefixes", mirrors_blocks_and_prefixes),
+    ("encrypted_layers_are_named", encrypted_layers_are_named),
+];
+
+fn standard_output_has_the_answer_alone() -> Outcome {
+    let place = place("pull-output")?;
+    let registry = real(Options::default())?;
     let host = registry.host();
     let built = image("one").build();
     registry.target().image("team/tool", "1", &built).unwrap();
@@ -46,12 +65,12 @@ fn standard_output_has_the_answer_alone() {
         assert!(terminal.end().is_some_and(|status| status.success()), "{}", terminal.text());
         assert!(!terminal.text().contains('\x1b'), "{value}: {:?}", terminal.text());
     }
+    Ok(())
 }
 
-#[test]
-fn several_images_and_all_tags() {
-    let Some(place) = place("pull-several") else { return };
-    let Some(registry) = real("pull-several", Options::default()) else { return };
+fn several_images_and_all_tags() -> Outcome {
+    let place = place("pull-several")?;
+    let registry = real(Options::default())?;
     let host = registry.host();
     let target = registry.target();
     for tag in ["1", "2", "3"] {
@@ -70,12 +89,12 @@ fn several_images_and_all_tags() {
     let failed = place.run(&["pull", &format!("{host}/team/none"), &names[0]]);
     assert!(failed.expect(1).err().contains("team/none"), "{failed:?}");
     assert!(failed.err().contains("hint: "), "{failed:?}");
+    Ok(())
 }
 
-#[test]
-fn platforms_and_digests() {
-    let Some(place) = place("pull-platform") else { return };
-    let Some(registry) = real("pull-platform", Options::default()) else { return };
+fn platforms_and_digests() -> Outcome {
+    let place = place("pull-platform")?;
+    let registry = real(Options::default())?;
     let host = registry.host();
     let amd = image("amd64").build();
     let v7 = image("v7").platform("arm", Some("v7")).build();
@@ -119,11 +138,11 @@ fn platforms_and_digests() {
     }
     let wrong = format!("{host}/team/tool@sha256:{}", "0".repeat(64));
     place.run(&["pull", &wrong]).expect(1);
+    Ok(())
 }
 
-#[test]
-fn what_breaks_off_goes_on_where_it_was() {
-    let Some(place) = place("pull-faults") else { return };
+fn what_breaks_off_goes_on_where_it_was() -> Outcome {
+    let place = place("pull-faults")?;
     let registry = Registry::start_with(Auth::Anonymous).unwrap();
     let built = large(600_000);
     registry.image("team/tool", "1", &built);
@@ -144,11 +163,11 @@ fn what_breaks_off_goes_on_where_it_was() {
         .collect();
     assert!(ranges.last().is_some_and(|range| range == "bytes=300000-"), "{ranges:?}");
     assert!(place.run(&["verify"]).ok().out().contains("nothing is wrong"));
+    Ok(())
 }
 
-#[test]
-fn the_next_pull_goes_on_where_the_last_one_broke_off() {
-    let Some(place) = place("pull-resume") else { return };
+fn the_next_pull_goes_on_where_the_last_one_broke_off() -> Outcome {
+    let place = place("pull-resume")?;
     let registry = Registry::start().unwrap();
     let built = large(600_000);
     registry.image("team/tool", "1", &built);
@@ -174,11 +193,11 @@ fn the_next_pull_goes_on_where_the_last_one_broke_off() {
     let refused = place.with(&[("CORACLE_RETRIES", "1")], &["pull", &name]);
     assert!(refused.expect(1).err().contains(&wrong.layers[0].digest), "{refused:?}");
     assert!(place.run(&["verify"]).ok().out().contains("nothing is wrong"));
+    Ok(())
 }
 
-#[test]
-fn silence_is_not_waited_for_for_ever() {
-    let Some(place) = place("pull-silence") else { return };
+fn silence_is_not_waited_for_for_ever() -> Outcome {
+    let place = place("pull-silence")?;
     let registry = Registry::start().unwrap();
     registry.image("team/tool", "1", &image("x").build());
     registry.fault("/manifests/", Fault::Silence(Duration::from_secs(30)), 100);
@@ -186,11 +205,11 @@ fn silence_is_not_waited_for_for_ever() {
     let settings = [("CORACLE_TIMEOUT", "1s"), ("CORACLE_RETRIES", "0")];
     let refused = place.with(&settings, &["pull", &name]);
     assert!(refused.expect(1).err().contains("cannot pull"), "{refused:?}");
+    Ok(())
 }
 
-#[test]
-fn schema_1_is_refused_in_words() {
-    let Some(place) = place("pull-schema") else { return };
+fn schema_1_is_refused_in_words() -> Outcome {
+    let place = place("pull-schema")?;
     let registry = Registry::start().unwrap();
     for (tag, media_type) in [
         ("signed", "application/vnd.docker.distribution.manifest.v1+prettyjws"),
@@ -204,11 +223,11 @@ fn schema_1_is_refused_in_words() {
         assert!(refused.expect(1).err().contains("schema 1"), "{refused:?}");
         assert!(refused.err().contains("hint: "), "{refused:?}");
     }
+    Ok(())
 }
 
-#[test]
-fn the_policy_says_when_to_ask() {
-    let Some(place) = place("pull-policy") else { return };
+fn the_policy_says_when_to_ask() -> Outcome {
+    let place = place("pull-policy")?;
     let registry = Registry::start().unwrap();
     registry.image("team/tool", "1", &image("first").build());
     let name = format!("{}/team/tool:1", registry.host());
@@ -238,11 +257,11 @@ fn the_policy_says_when_to_ask() {
     place.with(&settings, &["create", "--pull", "newer", &name]).ok();
     let refused = place.with(&settings, &["create", "--pull", "always", &name]);
     assert!(refused.expect(125).err().contains(&host), "{refused:?}");
+    Ok(())
 }
 
-#[test]
-fn mirrors_blocks_and_prefixes() {
-    let Some(place) = place("pull-mirrors") else { return };
+fn mirrors_blocks_and_prefixes() -> Outcome {
+    let place = place("pull-mirrors")?;
     let registry = Registry::start().unwrap();
     let built = image("mirrored").build();
     registry.image("copies/team/tool", "1", &built);
@@ -278,12 +297,12 @@ fn mirrors_blocks_and_prefixes() {
     for name in ["far.test/team/tool", "moved.test/old/tool", "near.test/team/tool"] {
         assert!(names.lines().any(|line| line == name), "{names}");
     }
+    Ok(())
 }
 
 /// What cannot be read is named, with what can be done; nothing of it is fetched.
-#[test]
-fn encrypted_layers_are_named() {
-    let Some(place) = place("pull-encrypted") else { return };
+fn encrypted_layers_are_named() -> Outcome {
+    let place = place("pull-encrypted")?;
     let registry = Registry::start().unwrap();
     let built = image("secret").build();
     registry.image("team/tool", "open", &built);
@@ -297,4 +316,5 @@ fn encrypted_layers_are_named() {
     assert!(refused.expect(1).err().contains(&told), "{refused:?}");
     assert!(refused.err().contains("hint: decrypt the image first"), "{refused:?}");
     assert!(registry.asked(&built.layers[0].digest).is_empty());
+    Ok(())
 }

@@ -10,11 +10,22 @@ use testkit::person::LIMIT;
 use testkit::registry::Registry;
 use testkit::terminal::Terminal;
 
+use testkit::skip::{Outcome, need_program};
+
+use crate::cli::Case;
+
 use super::{image, place, text};
 
-#[test]
-fn every_value_says_where_it_comes_from() {
-    let Some(place) = place("config") else { return };
+pub(in crate::cli) const CASES: &[(&str, Case)] = &[
+    ("every_value_says_where_it_comes_from", every_value_says_where_it_comes_from),
+    ("homes_that_are_missing_or_read_only", homes_that_are_missing_or_read_only),
+    ("colour_is_for_terminals_that_want_it", colour_is_for_terminals_that_want_it),
+    ("completions_load", completions_load),
+    ("manual_pages_are_well_formed", manual_pages_are_well_formed),
+];
+
+fn every_value_says_where_it_comes_from() -> Outcome {
+    let place = place("config")?;
     let file = place.file(
         ".config/coracle/config.toml",
         "[registry]\nretries = 2\ntimeout = \"7s\"\n[store]\ndir = \"~/my store\"\n",
@@ -48,11 +59,11 @@ fn every_value_says_where_it_comes_from() {
     let wrong = place.run(&["images"]);
     assert!(wrong.expect(1).err().contains("config.toml"), "{wrong:?}");
     place.run(&["--help"]).ok();
+    Ok(())
 }
 
-#[test]
-fn homes_that_are_missing_or_read_only() {
-    let Some(place) = place("homes") else { return };
+fn homes_that_are_missing_or_read_only() -> Outcome {
+    let place = place("homes")?;
     let registry = Registry::start().unwrap();
     registry.image("team/tool", "1", &image("x").build());
     let name = format!("{}/team/tool:1", registry.host());
@@ -70,8 +81,7 @@ fn homes_that_are_missing_or_read_only() {
     place.with(&[named[0], ("REGISTRY_AUTH_FILE", text(&file))], &words).ok();
 
     if !rustix::process::getuid().is_root() {
-        testkit::skip::note("homes", "only root can mount a home read-only");
-        return;
+        testkit::skip!("only root can mount a home read-only");
     }
     let home = place.person.home.display();
     let script = format!(
@@ -99,11 +109,11 @@ fn homes_that_are_missing_or_read_only() {
     let refused = read_only(&["rmi", &name]);
     assert_ne!(refused.code(), 0);
     assert!(refused.err().contains("ead-only"), "{refused:?}");
+    Ok(())
 }
 
-#[test]
-fn colour_is_for_terminals_that_want_it() {
-    let Some(place) = place("colour") else { return };
+fn colour_is_for_terminals_that_want_it() -> Outcome {
+    let place = place("colour")?;
     let shown = |variables: &[(&str, &str)]| {
         let mut command = place.command(&["rmi", "no/such"]);
         command.envs(variables.iter().copied());
@@ -115,11 +125,11 @@ fn colour_is_for_terminals_that_want_it() {
     assert!(shown(&[]).contains('\x1b'));
     assert!(!shown(&[("NO_COLOR", "1")]).contains('\x1b'));
     assert!(!place.run(&["rmi", "no/such"]).err().contains('\x1b'));
+    Ok(())
 }
 
-#[test]
-fn completions_load() {
-    let Some(place) = place("completion") else { return };
+fn completions_load() -> Outcome {
+    let place = place("completion")?;
     for (shell, check) in [
         ("bash", "bash -n \"$1\" && source \"$1\" && complete -p coracle"),
         ("zsh", "zsh -n \"$1\" && echo coracle"),
@@ -151,11 +161,11 @@ fn completions_load() {
         assert!(offered.ok().out().contains(wanted), "{offered:?}");
     }
     place.run(&["completion", "tcl"]).expect(1);
+    Ok(())
 }
 
-#[test]
-fn manual_pages_are_well_formed() {
-    let Some(place) = place("man") else { return };
+fn manual_pages_are_well_formed() -> Outcome {
+    let place = place("man")?;
     let pages = place.person.home.join("man");
     place.run(&["__man", text(&pages)]).ok();
     let mut names: Vec<_> =
@@ -163,14 +173,16 @@ fn manual_pages_are_well_formed() {
     names.sort();
     assert!(names.len() > 50, "{names:?}");
     for page in &names {
-        assert_eq!(fs::metadata(page).unwrap().permissions().mode() & 0o444, 0o444, "{page:?}");
+        assert_eq!(
+            fs::metadata(page).unwrap().permissions().mode() & 0o444,
+            0o444,
+            "{}",
+            page.display()
+        );
     }
-    if find_program("groff").is_none() {
-        testkit::skip::note("man", "groff is not installed");
-        return;
-    }
-    let mut groff = Command::new("groff");
+    let mut groff = Command::new(need_program("groff")?);
     groff.args(["-man", "-ww", "-z", "-Tutf8"]).args(&names);
     let checked = run(&mut groff);
     assert_eq!(checked.ok().err(), "");
+    Ok(())
 }

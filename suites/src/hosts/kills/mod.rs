@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use testkit::command::{Finished, Input, run_with, until};
 use testkit::skip::Outcome;
 
-use crate::lab::{Case, Lab};
+use crate::hosts::lab::{Case, Lab};
 use site::Site;
 use traces::Traces;
 use victims::Victim;

@@ -15,11 +15,10 @@ use testkit::slurm::Cluster;
 
 use super::traces::Traces;
 use super::works::Work;
-use crate::images::noise;
-use crate::lab::{COUNT, LIMIT, Lab};
-use crate::registry;
-use crate::slurm::slurm;
-use crate::small::{self, BOX};
+use crate::hosts::lab::{COUNT, LIMIT, Lab};
+use crate::hosts::registry;
+use crate::hosts::slurm::slurm;
+use crate::hosts::small::{self, BOX, noise};
 
 /// The image that is pulled.
 pub(super) const PULLED: &str = "127.0.0.1:5000/big:1";

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use testkit::command::{Input, run_with};
 
-use crate::lab::{COUNT, HOME, LIMIT, Lab};
+use crate::hosts::lab::{COUNT, HOME, LIMIT, Lab};
 
 /// Lines, in their order; what is there twice has two.
 pub(super) struct Traces(Vec<String>);

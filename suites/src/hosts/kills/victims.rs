@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use testkit::hosts::Process;
 
 use super::site::Site;
-use crate::lab::COUNT;
+use crate::hosts::lab::COUNT;
 
 /// A kind of process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use testkit::slurm::Cluster;
 
 use super::site::{GOOD, PULLED, Site};
 use super::victims::Victim;
-use crate::lab::{COUNT, LIMIT};
+use crate::hosts::lab::{COUNT, LIMIT};
 
 /// A kind of command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -29,15 +29,11 @@ pub(crate) fn debug_build() -> Outcome<PathBuf> {
     Ok(built("debug", "coracle"))
 }
 
-/// Builds the differential suite, and gives its path.
+/// Builds the suites, and gives their path.
 fn suite() -> Outcome<PathBuf> {
-    let words = ["test", "--locked", "--package", "cli", "--test", "differential", "--no-run"];
-    let text = read(cargo(&words).args(["--quiet", "--message-format=json"]))?;
-    text.lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "differential")
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .ok_or_else(|| "cargo named no differential suite".to_owned())
+    let words = ["build", "--locked", "--package", "suites", "--quiet"];
+    read(&mut cargo(&words))?;
+    Ok(built("debug", "suites"))
 }
 
 /// Makes the disk. `cases`: words for the suite, none for all.
@@ -53,18 +49,18 @@ pub(super) fn disk(program: &Path, cases: &[String]) -> Outcome<PathBuf> {
     let debian = debian::tar_with("kernels", &["uidmap"]).map_err(|skip| skip.0)?;
     read(Command::new("tar").arg("-xf").arg(debian).arg("-C").arg(&tree).arg("--numeric-owner"))?;
     machines::people(&tree).map_err(text)?;
-    // The suite looks for the program where cargo builds it.
-    let place = tree.join(built("debug", "coracle").strip_prefix("/").unwrap_or(Path::new("")));
-    fs::create_dir_all(place.parent().unwrap_or(&tree)).map_err(text)?;
     for (from, to) in [
-        (program, &place),
         (program, &tree.join("trial/coracle")),
-        (&suite, &tree.join("trial/differential")),
+        (&suite, &tree.join("trial/suites")),
         (&layer, &tree.join("trial/layer.tar")),
     ] {
         fs::copy(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
     }
     machines::first_program(&tree, TRIAL).map_err(text)?;
+    let cases: Vec<String> = match cases {
+        [] => vec!["differential".to_owned()],
+        cases => cases.iter().map(|case| format!("differential::{case}")).collect(),
+    };
     let settings = format!("CORACLE_TEST_PATIENCE={PATIENCE}\nCASES='{}'\n", cases.join(" "));
     fs::write(tree.join("trial/settings"), settings).map_err(text)?;
     let disk = cache().join("disk.img");

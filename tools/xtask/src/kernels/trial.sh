@@ -28,10 +28,10 @@ echo "## hello"
 as coracle-plain /trial/coracle run --rm hello
 echo "## code $?"
 echo "## suite without"
-/trial/differential --test-threads=2 --skip N1:: --skip ::range:: $CASES
+CORACLE_BIN=/trial/coracle /trial/suites --test-threads=2 --skip N1:: --skip ::range:: $CASES
 namespaces 10000
 echo "## suite with"
-/trial/differential --test-threads=2 --skip I1:: --skip I2:: --skip P1:: --skip P2:: $CASES
+CORACLE_BIN=/trial/coracle /trial/suites --test-threads=2 --skip I1:: --skip I2:: --skip P1:: --skip P2:: $CASES
 echo "## end"
 sync
 echo o > /proc/sysrq-trigger

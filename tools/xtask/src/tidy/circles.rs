@@ -13,7 +13,7 @@ use super::modules::{Modules, Name};
 use crate::shell::{Outcome, root};
 
 /// The list of exceptions.
-const LIST: &str = "crates/xtask/circles.txt";
+const LIST: &str = "tools/xtask/circles.txt";
 
 /// A circle that may stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,10 +92,8 @@ fn blessed(found: &[Circle], known: &[Known]) -> Vec<Known> {
 
 /// Each crate's root file, by the name that findings give it.
 fn roots() -> Outcome<Vec<(String, PathBuf)>> {
-    let crates = root().join("crates");
     let mut roots = Vec::new();
-    let entries = fs::read_dir(&crates).map_err(|e| format!("{}: {e}", crates.display()))?;
-    for dir in entries.flatten().map(|entry| entry.path()) {
+    for dir in packages()? {
         let name = file_name(&dir);
         let source = dir.join("src");
         roots.push((name.clone(), source.join("lib.rs")));
@@ -108,6 +106,21 @@ fn roots() -> Outcome<Vec<(String, PathBuf)>> {
     roots.retain(|(_, file)| file.exists());
     roots.sort();
     Ok(roots)
+}
+
+/// The directories of all packages.
+fn packages() -> Outcome<Vec<PathBuf>> {
+    let mut packages = Vec::new();
+    for code in super::CODE {
+        let code = root().join(code);
+        if code.join("Cargo.toml").exists() {
+            packages.push(code);
+            continue;
+        }
+        let entries = fs::read_dir(&code).map_err(|e| format!("{}: {e}", code.display()))?;
+        packages.extend(entries.flatten().map(|entry| entry.path()));
+    }
+    Ok(packages)
 }
 
 fn file_name(path: &Path) -> String {

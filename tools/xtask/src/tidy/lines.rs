@@ -18,7 +18,7 @@ use crate::shell::{Outcome, root};
 const WIDTH: usize = 100;
 
 /// How many longer lines there may be.
-const LIST: &str = "crates/xtask/long-lines.txt";
+const LIST: &str = "tools/xtask/long-lines.txt";
 
 const HEAD: &str = "\
 # Lines of comments and Markdown prose over 100 columns that each directory may have, read by
@@ -65,10 +65,10 @@ fn add(places: &mut Places, file: &Path, find: fn(&str) -> Vec<usize>) -> Outcom
     Ok(())
 }
 
-/// `crates/NAME`, the directory at the top, or `.` for a file there.
+/// `crates/NAME`, `tools/NAME`, the directory at the top, or `.` for a file there.
 fn directory(name: &str) -> String {
     let parts: Vec<&str> = name.split('/').collect();
-    let depth = if parts[0] == "crates" { 2 } else { 1 };
+    let depth = if matches!(parts[0], "crates" | "tools") { 2 } else { 1 };
     if parts.len() > depth { parts[..depth].join("/") } else { ".".to_owned() }
 }
 

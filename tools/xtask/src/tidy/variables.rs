@@ -12,16 +12,12 @@ const FILE: &str = "docs/environment.md";
 
 const PREFIX: &str = "CORACLE_";
 
-/// Crates that are not part of the program.
-const OTHERS: [&str; 2] = ["testkit", "xtask"];
-
 /// Compares the document with the sources.
 pub(super) fn check(sources: &[PathBuf], findings: &mut Vec<String>) -> Outcome {
     let mut known = BTreeSet::new();
     for file in sources {
         let name = file.strip_prefix(root()).unwrap_or(file).display().to_string();
-        let is_other = name.split('/').nth(1).is_some_and(|part| OTHERS.contains(&part));
-        if is_product(&name) && !is_other {
+        if is_product(&name) {
             let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
             known.extend(names(product_part(&text)).map(str::to_owned));
         }

@@ -1,0 +1,86 @@
+//! What changed since the base, as far as it decides what has to be checked.
+
+use std::fmt;
+use std::process::Command;
+
+use crate::shell::{Outcome, read, root};
+
+/// The environment variable with the commit to compare with. Without it that is where this branch
+/// left `origin/main`.
+const BASE: &str = "CORACLE_CI_BASE";
+
+/// The kinds of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Documents alone.
+    Documents,
+    /// The lab and documents.
+    Lab,
+    /// Code, but not the lab's.
+    Code,
+    /// Everything, or it is not known.
+    All,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Documents => "documents alone",
+            Self::Lab => "the lab",
+            Self::Code => "code",
+            Self::All => "everything",
+        })
+    }
+}
+
+/// What changed since the base, with what is not committed.
+pub(super) fn since_base() -> Outcome<Change> {
+    let git = |words: &[&str]| read(Command::new("git").args(words).current_dir(root()));
+    let base = match std::env::var(BASE) {
+        Ok(base) => git(&["rev-parse", "--verify", &format!("{base}^{{commit}}")])
+            .map_err(|error| format!("{BASE}={base}: {error}"))?,
+        Err(_) => match git(&["merge-base", "HEAD", "origin/main"]) {
+            Ok(base) => base,
+            Err(_) => return Ok(Change::All),
+        },
+    };
+    let base = base.trim();
+    let head = git(&["rev-parse", "HEAD"])?;
+    let changed = git(&["diff", "--name-only", base])?;
+    let new = git(&["ls-files", "--others", "--exclude-standard"])?;
+    let files: Vec<&str> = changed.lines().chain(new.lines()).collect();
+    // A branch that has nothing of its own is checked whole.
+    Ok(if files.is_empty() && base == head.trim() { Change::All } else { kind(&files) })
+}
+
+fn kind(files: &[&str]) -> Change {
+    let is_lab = |file: &str| file.starts_with("lab/");
+    let is_document = |file: &str| {
+        !is_lab(file)
+            && !file.starts_with("suites/")
+            && (file.ends_with(".md") || file.starts_with("docs/") || file.starts_with("img/"))
+    };
+    let code = files.iter().any(|file| !is_lab(file) && !is_document(file));
+    let lab = files.iter().any(|file| is_lab(file));
+    match (code, lab) {
+        (true, true) => Change::All,
+        (true, false) => Change::Code,
+        (false, true) => Change::Lab,
+        (false, false) => Change::Documents,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_told_from_code() {
+        assert_eq!(kind(&["README.md", "docs/cluster.md", "img/a.svg"]), Change::Documents);
+        assert_eq!(kind(&["README.md", "lab/README.md"]), Change::Lab);
+        assert_eq!(kind(&["docs/x.md", "crates/cli/src/main.rs"]), Change::Code);
+        assert_eq!(kind(&["suites/src/cli/snapshots/a.md"]), Change::Code);
+        assert_eq!(kind(&["lab/a.py", ".ci/run"]), Change::All);
+        assert_eq!(kind(&["Cargo.lock"]), Change::Code);
+    }
+}

@@ -1,0 +1,272 @@
+//! The parts of the check: what each runs, what it needs first, and beside what it runs.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use testkit::share::{self, Share};
+use testkit::built;
+
+use super::changes::Change;
+use crate::shell::{by_way_of, cargo, target};
+
+/// Parts of a lane run one after the other, in the order of [`ALL`]; lanes run beside each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Lane {
+    /// Short checks of the sources, and the lab.
+    Check,
+    /// Waits for a mirror of packages.
+    SetUp,
+    /// Compiles: cargo allows one at a time.
+    Cargo,
+    /// Suites that compute.
+    Compute,
+    /// Suites that wait for programs, time limits and other hosts most of the time.
+    Wait,
+}
+
+impl Lane {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Check, Self::SetUp, Self::Cargo, Self::Compute, Self::Wait];
+}
+
+/// When a part runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// Always.
+    Always,
+    /// If there is more than documents.
+    Code,
+    /// If the lab changed, and in the complete check.
+    Lab,
+    /// In the complete check alone.
+    Complete,
+}
+
+/// What a part runs.
+#[derive(Clone, Copy, Debug)]
+enum Run {
+    /// A task of this program.
+    Task(&'static [&'static str]),
+    Commands(fn() -> Vec<Command>),
+    /// The suite of the part's name.
+    Suite,
+}
+
+/// A part.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) name: &'static str,
+    pub(super) lane: Lane,
+    when: When,
+    /// Parts that must have ended, in whatever way.
+    pub(super) needs: &'static [&'static str],
+    /// Room that it needs in the target directory.
+    pub(super) megabytes: u64,
+    run: Run,
+}
+
+const BUILT: &[&str] = &["packages", "build"];
+
+/// All parts, in the order of their lanes.
+pub(super) const ALL: &[Part] = &[
+    part("format", Lane::Check, When::Code, &[], Run::Commands(format)),
+    part("tidy", Lane::Check, When::Always, &[], Run::Task(&["tidy"])),
+    part("packages", Lane::SetUp, When::Code, &[], Run::Task(&["setup", "packages"])),
+    part("lab-packages", Lane::SetUp, When::Code, &["packages"], Run::Task(&["setup", "lab"])),
+    tree("services"),
+    tree("servers"),
+    tree("batch"),
+    tree("debian"),
+    tree("readme"),
+    tree("programs"),
+    tree("integration"),
+    tree("more"),
+    part("tools", Lane::SetUp, When::Code, &["packages"], Run::Task(&["setup", "tools"])),
+    Part { megabytes: 2_500, ..part("build", Lane::Cargo, When::Code, &[], Run::Commands(build)) },
+    Part {
+        megabytes: 5_000,
+        ..part("units", Lane::Cargo, When::Code, BUILT, Run::Commands(units))
+    },
+    Part { megabytes: 3_500, ..part("lints", Lane::Cargo, When::Code, &[], Run::Commands(lints)) },
+    suite("cli", Lane::Compute, BUILT),
+    suite("differential", Lane::Compute, BUILT),
+    suite("contract", Lane::Compute, &["packages", "build", "services"]),
+    suite("sequences", Lane::Compute, BUILT),
+    suite("crash", Lane::Compute, BUILT),
+    suite("programs", Lane::Compute, &["packages", "build", "programs", "more"]),
+    suite("posix", Lane::Compute, &["packages", "build", "tools"]),
+    suite("hostile", Lane::Compute, BUILT),
+    suite("network", Lane::Wait, &["packages", "build"]),
+    suite("cluster", Lane::Wait, &["packages", "build", "batch", "services"]),
+    suite("servers", Lane::Wait, &["packages", "build", "servers"]),
+    suite("hosts", Lane::Wait, &["packages", "build", "batch", "readme"]),
+    suite("batch", Lane::Wait, BUILT),
+    suite("interop", Lane::Wait, BUILT),
+    suite("udocker", Lane::Wait, &["packages", "build", "tools"]),
+    suite("integration", Lane::Wait, &["packages", "build", "integration"]),
+    part("lab-units", Lane::Check, When::Code, &["lab-packages"], Run::Task(&["lab", "units"])),
+    part(
+        "lab-trial",
+        Lane::Check,
+        When::Code,
+        &["lab-packages", "build"],
+        Run::Task(&["lab", "trial"]),
+    ),
+    part("lab", Lane::Check, When::Lab, &["lab-packages", "build", "hosts"], Run::Task(&["lab"])),
+    part("dependencies", Lane::Cargo, When::Complete, &[], Run::Task(&["dependencies"])),
+    part("release", Lane::Cargo, When::Complete, &["packages"], Run::Task(&["release"])),
+];
+
+const fn part(
+    name: &'static str,
+    lane: Lane,
+    when: When,
+    needs: &'static [&'static str],
+    run: Run,
+) -> Part {
+    Part { name, lane, when, needs, megabytes: 0, run }
+}
+
+/// A tree of Debian, or what else a mirror has, of this name ([`testkit::trees`]).
+const fn tree(name: &'static str) -> Part {
+    let part = part(name, Lane::SetUp, When::Code, &["packages"], Run::Task(&["setup", "tree"]));
+    Part { megabytes: 4_000, ..part }
+}
+
+const fn suite(name: &'static str, lane: Lane, needs: &'static [&'static str]) -> Part {
+    Part { megabytes: 4_000, ..part(name, lane, When::Code, needs, Run::Suite) }
+}
+
+/// These parts with all that they need, in the order of [`ALL`].
+pub(super) fn with_needs(names: &[&str]) -> Vec<&'static Part> {
+    let mut wanted: Vec<&str> = names.to_vec();
+    let mut at = 0;
+    while let Some(name) = wanted.get(at).copied() {
+        let needs = ALL.iter().find(|part| part.name == name).map_or(&[][..], |part| part.needs);
+        let new: Vec<&str> = needs.iter().filter(|need| !wanted.contains(need)).copied().collect();
+        wanted.extend(new);
+        at += 1;
+    }
+    ALL.iter().filter(|part| wanted.contains(&part.name)).collect()
+}
+
+/// Prints the names of all parts.
+pub(super) fn print() {
+    for part in ALL {
+        let when = match part.when {
+            When::Complete => " (complete check)",
+            When::Lab => " (complete check, and where the lab changed)",
+            When::Always | When::Code => "",
+        };
+        println!("{}{when}", part.name);
+    }
+}
+
+/// The command that repeats a case of a part.
+pub(super) fn repeat(part: &str, case: &str) -> String {
+    let is_suite = ALL.iter().any(|one| one.name == part && matches!(one.run, Run::Suite));
+    let name = case.split_whitespace().next().unwrap_or(case);
+    if is_suite {
+        return format!("cargo suites {name} --exact");
+    }
+    let binary = case.split_once('(').map_or("", |(_, rest)| rest);
+    let package = binary.split(',').next().unwrap_or_default();
+    format!("cargo test --profile ci --workspace {name} -- --exact   # in {package}")
+}
+
+impl Part {
+    /// Whether it runs if nothing special is asked for.
+    pub(super) fn is_usual(&self, change: Change) -> bool {
+        match self.when {
+            When::Always => true,
+            When::Code => match change {
+                Change::Documents => false,
+                Change::Lab => {
+                    self.name.starts_with("lab") || matches!(self.name, "packages" | "build")
+                }
+                Change::Code | Change::All => true,
+            },
+            When::Lab => matches!(change, Change::Lab | Change::All),
+            When::Complete => false,
+        }
+    }
+
+    /// Whether its output has results of tests.
+    pub(super) fn has_tests(&self) -> bool {
+        matches!(self.run, Run::Suite) || self.name == "units"
+    }
+
+    /// Its commands, which run one after the other.
+    pub(super) fn commands(&self, share: Share) -> Vec<Command> {
+        match self.run {
+            Run::Commands(make) => make(),
+            Run::Task(words) => {
+                let own = std::env::current_exe().unwrap_or_default();
+                let mut command = Command::new(own);
+                command.args(words);
+                if words == ["setup", "tree"] {
+                    command.arg(self.name);
+                }
+                if self.name.starts_with("lab") {
+                    command.env("CORACLE_BIN", directory().join("coracle"));
+                }
+                vec![command]
+            }
+            Run::Suite => {
+                let mut command = Command::new(directory().join("suites"));
+                command
+                    .arg(self.name)
+                    .env("CORACLE_BIN", directory().join("coracle"))
+                    .env(built::DIRECTORY, directory())
+                    .env(share::VARIABLE, share.to_string());
+                vec![with_signals(&command)]
+            }
+        }
+    }
+}
+
+/// Where cargo puts programs of the profile `ci`.
+fn directory() -> PathBuf {
+    target().join("x86_64-unknown-linux-gnu/ci")
+}
+
+/// Tests send these signals to programs. An ignored signal is inherited, and `nohup` or a shell
+/// that starts a background job ignores some.
+fn with_signals(command: &Command) -> Command {
+    by_way_of(&["env", "--default-signal=HUP,INT,QUIT"], command)
+}
+
+/// The stage lies outside the workspace.
+const STAGE: &str = "crates/stage/Cargo.toml";
+
+fn format() -> Vec<Command> {
+    vec![cargo(&["fmt", "--all", "--check"]), cargo(&["fmt", "--manifest-path", STAGE, "--check"])]
+}
+
+fn build() -> Vec<Command> {
+    let words = ["build", "--profile", "ci", "--locked", "--quiet"];
+    let mut command = cargo(&words);
+    command.args(["-p", "cli", "-p", "suites", "-p", "testkit"]);
+    vec![command]
+}
+
+fn units() -> Vec<Command> {
+    let words = ["test", "--profile", "ci", "--workspace", "--locked", "--no-fail-fast"];
+    let mut command = cargo(&words);
+    command.env(built::DIRECTORY, directory()).args(["--", "--show-output"]);
+    vec![with_signals(&command)]
+}
+
+/// With low priority: nothing waits for them, and suites run beside them.
+fn lints() -> Vec<Command> {
+    let words =
+        ["clippy", "--profile", "ci", "--workspace", "--all-targets", "--locked", "--quiet"];
+    let mut all = cargo(&words);
+    all.args(["--", "-D", "warnings"]);
+    // The stage has no `main` of the usual kind, and so is checked as it is built: optimised,
+    // without unwinding.
+    let mut stage =
+        cargo(&["clippy", "--release", "--locked", "--quiet", "--manifest-path", STAGE]);
+    stage.arg("--target-dir").arg(target().join("stage")).args(["--", "-D", "warnings"]);
+    [all, stage].iter().map(|command| by_way_of(&["nice", "-n", "10"], command)).collect()
+}
