@@ -18,7 +18,7 @@ import pytest
 LAB = Path(__file__).resolve().parents[1]
 REPOSITORY = LAB.parent
 TARGET = REPOSITORY / "target/x86_64-unknown-linux-gnu"
-GUESTS = REPOSITORY / "crates/cli/tests/hosts/guests"
+GUESTS = REPOSITORY / "suites/src/hosts/guests"
 IMAGE = "lab/mpi:1"
 USER = 1001
 LIMIT_S = 300

@@ -2,7 +2,7 @@
 //! full disk, damaged files, and power failures: the next command works, and no half-done work
 //! counts as finished.
 //!
-//! The short version runs with all tests. `CORACLE_CRASH_ROUNDS=500 cargo test -p cli --test crash`
+//! The short version runs with all tests. `CORACLE_CRASH_ROUNDS=500 cargo suites crash`
 //! is the long one (`cargo xtask crash` for some kinds of cases); `CORACLE_CRASH_SEED` repeats a
 //! run (the moments of killing still vary with the machine).
 

@@ -3,7 +3,7 @@
 //!
 //! The suite drives the real binary as one unprivileged user, with each engine that `coracle
 //! doctor` reports as ready for that user: `P1::ssh::login`. The tree is made once by `mmdebstrap`
-//! and kept under `target/testkit`. A case that compares with real root reads that tree, or runs
+//! and kept for all clones. A case that compares with real root reads that tree, or runs
 //! the same in a plain chroot; then it must run as root, and is skipped otherwise. [`known`] lists
 //! known differences with their reasons.
 

@@ -2,9 +2,9 @@
 //! of networks with names: they find each other by name, listen on the ports of their own
 //! configurations, and see each other's addresses.
 //!
-//! The image is a Debian tree that `mmdebstrap` makes once, below `target/testkit`. Everything runs
-//! as one unprivileged user. Each case has a network of its own in one store, so several go on side
-//! by side and one agent serves all. Without namespaces each case runs in I1, and a few of them in
+//! The image is a Debian tree that `mmdebstrap` makes once. Everything runs as one unprivileged
+//! user. Each case has a network of its own in one store, so several go on side by side and one
+//! agent serves all. Without namespaces each case runs in I1, and a few of them in
 //! P1 and F2, which catch the same calls in another way. By packets each runs in N1 with devices as
 //! where `/dev/net/tun` is closed, a few with TAP devices and in R1. With share 1/1 all of
 //! them run in all of these. [`far`] is about containers of several hosts. At the end nothing may

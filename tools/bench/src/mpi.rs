@@ -70,7 +70,7 @@ pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
 /// The tree, owned by the measured user, with the ranks' program built in it.
 fn tree(bench: &Bench) -> Outcome<PathBuf> {
     let tree = unpacked(bench, "mpi", PACKAGES)?;
-    let source = root().join("crates/cli/tests/programs/guests/ring.c");
+    let source = root().join("suites/src/programs/guests/ring.c");
     fs::copy(source, tree.join("ring.c")).map_err(|error| error.to_string())?;
     let script =
         "for kind in openmpi mpich; do mpicc.$kind -O2 /ring.c -o /ring-$kind || exit 1; done";

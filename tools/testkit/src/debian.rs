@@ -1,5 +1,4 @@
-//! Makes the tree of a real distribution: Debian's minimal base by `mmdebstrap`, kept under
-//! `target/testkit`.
+//! Makes the tree of a real distribution: Debian's minimal base by `mmdebstrap`, kept in [`cache`].
 //!
 //! It takes some ten seconds and a package mirror, the machine's own. If that is not available the
 //! callers skip with the reason. A tree with other packages is another file, so a changed list
@@ -23,11 +22,20 @@ pub const NEWEST: &str = "sid";
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Directory in which trees and images are kept between runs.
+/// Directory in which trees, images and tools are kept, for all clones: `CORACLE_TEST_CACHE`, else
+/// `/var/cache/coracle-tests` for root, from where other users can read, else the caller's own
+/// cache. What is in it has what it was made from in its name.
 pub fn cache() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("/"));
-    target.unwrap_or_else(|| root.join("target")).join("testkit")
+    let own = || {
+        if rustix::process::getuid().is_root() {
+            return PathBuf::from("/var/cache");
+        }
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+        let place = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+        place.unwrap_or_else(std::env::temp_dir)
+    };
+    let named = std::env::var_os("CORACLE_TEST_CACHE").map(PathBuf::from);
+    named.unwrap_or_else(|| own().join("coracle-tests"))
 }
 
 /// A file with the tree as one tar stream.
@@ -59,7 +67,7 @@ pub fn newest_with(name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
 
 fn make(suite: &str, name: &str, packages: &[&str], answers: &[&str]) -> Result<PathBuf, Skip> {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let name = file_name(suite, name, packages);
+    let name = file_name(suite, name, &[packages, answers].concat());
     let file = cache().join(format!("{name}.tar"));
     if file.exists() {
         return Ok(file);

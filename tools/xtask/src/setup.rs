@@ -6,7 +6,7 @@ use testkit::trees;
 
 use crate::ci::COULD_NOT;
 use crate::shell::Outcome;
-use crate::{lab, tools};
+use crate::{lab, proot, tools};
 
 /// Words: the part; none for everything. The status tells a part that could not be got whole from
 /// an error: what needs it is skipped then.
@@ -15,7 +15,7 @@ pub(crate) fn run(words: &[String]) -> ExitCode {
     let whole = match &words[..] {
         [] => tools::set_up().map(|()| true),
         ["packages"] => packages(),
-        ["lab"] => Ok(lab::set_up()),
+        ["lab"] => Ok(lab()),
         ["tools"] => Ok(tools::others()),
         ["tree", name] => tree(name),
         _ => Err("which part? packages | lab | tools | tree NAME".to_owned()),
@@ -28,6 +28,12 @@ pub(crate) fn run(words: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn lab() -> bool {
+    let is_there = lab::set_up();
+    proot::set_up();
+    is_there
 }
 
 fn packages() -> Outcome<bool> {

@@ -114,6 +114,7 @@ pub fn set_up() -> Outcome {
         println!("not installed: {}", missing.join(" "));
     }
     let _ = (lab::set_up(), others());
+    proot::set_up();
     Ok(())
 }
 
@@ -139,12 +140,11 @@ pub(crate) fn packages() -> Outcome<Vec<&'static str>> {
     Ok(missing())
 }
 
-/// Builds and installs what is no package: pjdfstest, Python clients, `PRoot`. Returns whether all
-/// of it is there.
+/// Builds and installs what is no package: pjdfstest, Python clients. Returns whether all of it is
+/// there.
 pub(crate) fn others() -> bool {
     build_pjdfstest();
     install_clients();
-    proot::set_up();
     tools::pjdfstest().is_ok() && tools::python().is_ok()
 }
 
@@ -200,7 +200,7 @@ pub fn boringtun() -> Outcome<String> {
 
 /// A program of crates.io under [`tools::root`], which is built statically if it is not there.
 pub(crate) fn build_tool((name, version): (&str, &str)) -> Outcome<PathBuf> {
-    let root = tools::root();
+    let root = tools::directory((name, version));
     let program = root.join("bin").join(name);
     if program.exists() {
         return Ok(program);
@@ -225,7 +225,7 @@ fn install_clients() {
     if tools::python().is_ok() {
         return;
     }
-    let directory = tools::root().join("python");
+    let directory = tools::python_place();
     let mut command = Command::new("/usr/bin/python3");
     command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     // pip warns root in general, but this directory belongs to these tests alone.

@@ -100,7 +100,7 @@ pub(crate) fn tree(bench: &Bench, order: u64) -> Outcome<PathBuf> {
             .arg("-C")
             .arg(&source),
     )?;
-    let ring = root().join("crates/cli/tests/programs/guests/ring.c");
+    let ring = root().join("suites/src/programs/guests/ring.c");
     let ring = fs::read_to_string(ring).map_err(|error| error.to_string())?;
     let input = include_str!("hpl/hpccinf.txt").replace("\nN ", &format!("\n{order} "));
     for (name, text) in

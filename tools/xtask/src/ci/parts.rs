@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use testkit::share::{self, Share};
 use testkit::built;
+use testkit::share::{self, Share};
 
 use super::changes::Change;
 use crate::shell::{by_way_of, cargo, target};
