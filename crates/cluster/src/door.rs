@@ -9,10 +9,10 @@
 //! directory that the host's node containers have as a volume, and passes on what comes from the
 //! socket to the driver and back. The driver's end is [`crate::driver`].
 //!
-//! All three speak in the frames of [`crate::wire`], with the roles the other way round: `rsh` asks
-//! like a driver ([`Kind::Start`] with a [`Request`]), and the driver answers like an agent. On the
-//! socket the number of all frames is 0; on the door's stream it is that of a connection. So credit
-//! goes from end to end, and the door need not keep more than that.
+//! All three speak in the frames of [`remote::wire`], with the roles the other way round: `rsh`
+//! asks like a driver ([`Kind::Start`] with a [`Request`]), and the driver answers like an agent.
+//! On the socket the number of all frames is 0; on the door's stream it is that of a connection. So
+//! credit goes from end to end, and the door need not keep more than that.
 
 mod options;
 mod rsh;
@@ -22,7 +22,7 @@ pub use options::parse;
 pub use rsh::rsh;
 pub use serve::serve;
 
-use crate::wire::{Error, Kind};
+use remote::wire::{Error, Kind};
 
 /// The variable with the path of the door's socket in the containers.
 pub const VARIABLE: &str = "CORACLE_DOOR";

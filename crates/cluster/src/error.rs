@@ -55,8 +55,8 @@ impl From<containers::Error> for Error {
     }
 }
 
-impl From<crate::channel::Error> for Error {
-    fn from(error: crate::channel::Error) -> Self {
+impl From<remote::channel::Error> for Error {
+    fn from(error: remote::channel::Error) -> Self {
         let hint = error.hint();
         let mut fact = error.to_string();
         let mut cause = std::error::Error::source(&error);

@@ -12,7 +12,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::digest::digest;
+use remote::digest::digest;
+
 use crate::error::{Error, Result};
 
 /// What is at a path.

@@ -1,4 +1,5 @@
-//! One file, many hosts: the nodes of a cluster, what runs on them, and who starts it.
+//! One file, many hosts: the nodes of a cluster, what runs on them, and who starts it. The crate
+//! [`remote`] reaches the hosts.
 //!
 //! | module | what is there |
 //! |---|---|
@@ -18,40 +19,24 @@
 //! | [`spread`] | images from host to host |
 //! | [`vrrp`] | an address that moves between containers |
 //! | [`place`] | what a driver keeps of a cluster in the store, and its lock |
-//! | `clock` | hosts whose clock is wrong |
-//! | `digest` | the digest of a file |
-//! | [`shell`] | words for a POSIX shell |
 //! | [`error`] | the error of this crate |
-//! | [`wire`] | what driver and agent say to each other |
-//! | [`agent`] | the agent's end, on a node |
-//! | [`launcher`] | how an agent is started on a node, and how the binary gets there |
-//! | [`channel`] | the driver's end |
-//! | [`routes`] | what leads from host to host, and variables that tell programs so |
 
-pub mod agent;
 pub mod balance;
 pub mod batch;
-pub mod channel;
-mod clock;
-mod digest;
 pub mod door;
 pub mod driver;
 pub mod error;
 pub mod files;
 mod gridengine;
 pub mod inside;
-pub mod launcher;
 pub mod parts;
 pub mod place;
 pub mod plan;
 pub mod ranks;
-pub mod routes;
 pub mod scale;
-pub mod shell;
 pub mod slurm;
 pub mod spec;
 pub mod spread;
 pub mod vrrp;
-pub mod wire;
 
 pub use error::{Error, Result};

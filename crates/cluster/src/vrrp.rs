@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use net::route;
+use remote::wire::messages::Ended;
 use rustix::process::{Pid, Signal};
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
 use crate::error::{Error, Result};
 use crate::inside;
-use crate::wire::messages::Ended;
 
 /// Seconds between two advertisements. Another container takes the address over when three of them
 /// are missing, and a part of one that follows from its priority.

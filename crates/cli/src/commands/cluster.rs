@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cluster::agent;
 use cluster::door;
 use cluster::driver::{self, Local, Ran, Setting, Watcher};
 use cluster::files;
@@ -19,6 +18,7 @@ use cluster::inside::{self, Probe};
 use cluster::plan::{self, Plan};
 use cluster::spec::{self, Kind, Spec, units};
 use cluster::spread;
+use remote::agent;
 use serde_json::json;
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 

@@ -6,13 +6,14 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use remote::shell::{join, quote};
+
 use super::allocation::{host_names, slurm_time};
 use super::state::{Phase, Row};
 use super::tool::{ask, run};
 use super::{Submission, refused};
 use crate::error::{Error, Result};
 use crate::plan::sbatch;
-use crate::shell::{join, quote};
 use crate::spec::{Kind, Spec};
 
 /// What `squeue` and `scontrol` say of a job that Slurm does not know (any more).

@@ -22,6 +22,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use containers::config::nearest::nearest;
+use remote::shell::{join, quote};
 
 use super::allocation::{System, each_once};
 use super::state::{Phase, Row};
@@ -29,7 +30,6 @@ use super::tool::ask_shell;
 use super::{Submission, refused};
 use crate::error::{Error, Result};
 use crate::plan::sbatch::minutes;
-use crate::shell::{join, quote};
 use crate::spec::{Kind, Spec};
 
 const PBS: &str = include_str!("templates/pbs.sh");

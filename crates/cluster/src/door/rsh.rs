@@ -11,6 +11,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use remote::wire::frames::{self, Decoder, Frame};
+use remote::wire::messages::{Ended, number};
+use remote::wire::{self, Kind, PIECE, WINDOW};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use sys::event::{MaskGuard, SignalFd, SignalSet};
@@ -18,9 +21,6 @@ use sys::event::{MaskGuard, SignalFd, SignalSet};
 use super::serve::push;
 use super::{Request, VARIABLE};
 use crate::error::{Error, Result};
-use crate::wire::frames::{self, Decoder, Frame};
-use crate::wire::messages::{Ended, number};
-use crate::wire::{self, Kind, PIECE, WINDOW};
 
 /// A pipe that can be written takes so much without waiting (`PIPE_BUF`).
 const ATOMIC: usize = 4096;

@@ -13,14 +13,14 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use remote::wire::frames::{self, Decoder, Frame};
+use remote::wire::{self, Kind, PIECE, WINDOW};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use sys::event::{MaskGuard, SignalFd, SignalSet};
 
 use crate::error::{Error, Result};
-use crate::wire::frames::{self, Decoder, Frame};
-use crate::wire::{self, Kind, PIECE, WINDOW};
 
 /// Connections at one time. More wait until one ends.
 const MOST: usize = 4000;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use remote::channel::{Event, Stream};
+
 use super::at::words;
 use super::hosts::{Host, Task};
 use crate::balance::{self, Active, Answers, Counted, Found, Front, Requests, Server};
-use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::plan::{Balancer, PROGRAM};
 

@@ -2,12 +2,13 @@
 
 use std::io::Read;
 
+use remote::channel::{Event, Stream};
+use remote::wire::PIECE;
+use remote::wire::messages::Ended;
+
 use super::Task;
 use super::hosts::report;
-use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
-use crate::wire::PIECE;
-use crate::wire::messages::Ended;
 
 /// So much of an archive tells what its first entry is.
 pub(super) const HEAD: usize = 1 << 16;

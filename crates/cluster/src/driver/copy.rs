@@ -10,10 +10,10 @@ use std::path::Path;
 
 use containers::Session;
 use containers::container::copy::{Found, Landing, Packing, Source, is_directory, spool};
+use remote::channel::{Event, Stream};
 
 use super::archive::{HEAD, feed, result};
 use super::{Container, Hosts, Task, member};
-use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 
 /// Copies of a cluster.

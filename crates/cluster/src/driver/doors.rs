@@ -12,15 +12,16 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
+use remote::channel::{Event, Stream};
+use remote::wire::frames::{self, Decoder, Frame};
+use remote::wire::messages::number;
+use remote::wire::{self, Kind};
+
 use super::hosts::{at_once, lock};
 use super::{Host, Hosts, Task};
-use crate::channel::{Event, Stream};
 use crate::door::{Request, VARIABLE};
 use crate::error::{Error, Result};
 use crate::plan::{self, Plan};
-use crate::wire::frames::{self, Decoder, Frame};
-use crate::wire::messages::number;
-use crate::wire::{self, Kind};
 
 use session::Session;
 

@@ -4,10 +4,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::channel::{Event, Running, Stream};
+use remote::channel::{Event, Running, Stream};
+use remote::routes::Route;
+use remote::wire::messages::Facts;
+
 use crate::error::{Error, Result};
-use crate::routes::Route;
-use crate::wire::messages::Facts;
 
 /// A host that is not reached, or not any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -302,7 +303,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) fn failed(what: impl fmt::Display, words: &[String], done: &Done) -> Error {
     let said = String::from_utf8_lossy(&done.err);
     let said = report(&said);
-    let command = crate::shell::join(words);
+    let command = remote::shell::join(words);
     Error::new(format!("{what}: {said}")).with_hint(format!("the command was: coracle {command}"))
 }
 

@@ -8,7 +8,8 @@ use super::at::{At, words};
 use super::hosts::{Done, Host, Task, at_once, failed, lock};
 use super::site_of;
 
-use crate::channel::{Event, Stream};
+use remote::channel::{Event, Stream};
+
 use crate::error::{Error, Result};
 
 /// The digest of an image's configuration; `None` if it is not there.

@@ -11,15 +11,15 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
+use remote::channel::{Event, Stream};
+use remote::wire::PIECE;
+use remote::wire::messages::Ended;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::hosts::{Attach, Done, Host, Task, lock};
 use super::relay::Signals;
-use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
-use crate::wire::PIECE;
-use crate::wire::messages::Ended;
 
 /// Pieces of output that wait for the caller; the command waits while there are more.
 const PIECES: usize = 8;
@@ -208,7 +208,7 @@ pub(super) fn attached(
 }
 
 fn not_started(words: &[String], error: &std::io::Error) -> Error {
-    Error::new(format!("cannot run coracle {}: {error}", crate::shell::join(words)))
+    Error::new(format!("cannot run coracle {}: {error}", remote::shell::join(words)))
 }
 
 /// Waits until a child has ended, and leaves it to be reaped.

@@ -12,11 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
+use remote::channel::{Event, Stream};
+use remote::wire::messages::Ended;
+
 use super::status::{short, status};
 use super::{Container, Hosts, Task, member};
-use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
-use crate::wire::messages::Ended;
 
 /// A longer line is broken, so that it does not fill the memory.
 const LONGEST: usize = 1 << 20;

@@ -115,7 +115,7 @@ impl Setting {
             kept: place::directory(&self.store, cluster).display().to_string(),
             sees_driver: true,
             processors: self.processors,
-            memory: crate::agent::memory(),
+            memory: ::remote::agent::memory(),
             user: rustix::process::geteuid().as_raw().to_string(),
             ..Site::default()
         }

@@ -10,6 +10,8 @@ mod mpiexec;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use remote::shell;
+
 use super::at::words;
 use super::hosts::{Done, Host, Hosts, at_once, failed};
 use super::images;
@@ -19,7 +21,6 @@ use crate::plan::{Node, PROGRAM, Plan, Ranks};
 use crate::ranks::choice::{Choice, Offer, choose};
 use crate::ranks::image::Found;
 use crate::ranks::rank::Failure;
-use crate::shell;
 
 /// Asks each launcher of MPI in `PATH` for its release.
 const VERSIONS: &str = "\

@@ -11,6 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use remote::channel::Channel;
+use remote::clock;
+use remote::launcher::{Binary, Launcher, Way, control_directory};
+use remote::routes::{self, Known, Route};
+use remote::wire::messages::{Facts, Hello};
 use serde::{Deserialize, Serialize};
 
 pub(super) use stores::Wants;
@@ -20,15 +25,10 @@ use super::remote::{Remote, Stores};
 use super::slow;
 use super::{Hosts, Setting};
 use crate::batch::{self, Allocation, System, allocation};
-use crate::channel::Channel;
-use crate::clock;
 use crate::error::{Error, Result};
-use crate::launcher::{Binary, Launcher, Way, control_directory};
 use crate::place::{self, Place};
 use crate::plan::{Act, Plan, Site};
-use crate::routes::{self, Known, Route};
 use crate::spec::{Kind, Spec};
-use crate::wire::messages::{Facts, Hello};
 
 /// An agent answers within so long; `ssh` and `srun` may wait for a busy host.
 pub(super) const ANSWER: Duration = Duration::from_mins(1);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use remote::channel::{Event, Stream};
+use remote::wire::PIECE;
 use sys::event::{MaskGuard, SignalFd, SignalSet, release_code, trim_memory};
 
 use super::Task;
 
-use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
-use crate::wire::PIECE;
 
 /// SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2: what a command in the foreground gets where
 /// this process is sent them.

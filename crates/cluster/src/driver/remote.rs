@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use remote::channel::Channel;
+use remote::launcher::Launcher;
+use remote::routes::Route;
+use remote::wire::messages::{Facts, OWN, Start};
+
 use super::hosts::{Attach, Done, Host, Task};
-use crate::channel::Channel;
 use crate::error::{Error, Result};
-use crate::launcher::Launcher;
-use crate::routes::Route;
-use crate::wire::messages::{Facts, OWN, Start};
 
 /// A command of the driver says at most so much.
 const SAYS: usize = 16 << 20;

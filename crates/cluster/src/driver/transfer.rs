@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 
 use containers::Session;
 use containers::container::copy::{Landing, Packing, spool};
+use remote::channel::{Event, Stream};
 
 use super::INTERRUPTED;
 use super::archive::{feed, result};
 use super::at::words;
 use super::hosts::{Host, Hosts, at_once, report};
-use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::files::{Ask, Files, What, full};
 use crate::plan::{Act, Copy, PROGRAM, Plan, Step};

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use remote::shell::join;
+
 use super::{Act, Balancer, Phase, Plan, ReadyBy, Step};
-use crate::shell::join;
 use crate::spec::units;
 
 /// So many hosts are named.

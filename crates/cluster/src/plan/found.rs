@@ -1,7 +1,8 @@
-//! Variables of nodes whose values are found on the hosts ([`crate::routes`]).
+//! Variables of nodes whose values are found on the hosts ([`remote::routes`]).
+
+use remote::routes;
 
 use super::{Site, pair};
-use crate::routes;
 use crate::spec::{Network, Spec};
 
 const OPTION: &str = "--env-default";

@@ -22,8 +22,9 @@ mod tests;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use remote::shell::{join, quote};
+
 use crate::parts::Part;
-use crate::shell::{join, quote};
 use crate::spec::{BatchKind, Compute, Image, Kind, Launch, Network, Ready, Service, Spec, units};
 
 pub use balance::{Balanced, Balancer};

@@ -1,7 +1,8 @@
 //! The application as ranks that the host's launcher starts.
 
+use remote::shell::join;
+
 use super::{LABEL, Ranks, Site, Slots, Step, image_name, pair, site, slots, variables, volume};
-use crate::shell::join;
 use crate::spec::{Kind, Run, Spec};
 
 use super::{Act, found};

@@ -19,7 +19,7 @@ pub struct Site {
     /// The address by which other hosts reach it, if it is known.
     pub address: Option<Ipv4Addr>,
     /// Variables by which programs in the host's own network find the other hosts
-    /// ([`crate::routes`]).
+    /// ([`remote::routes`]).
     pub variables: Vec<(String, String)>,
     /// It reads images from the store of the machine that drives.
     pub sees_driver: bool,

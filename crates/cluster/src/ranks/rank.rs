@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use remote::wire::messages::Ended;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use sys::event::{MaskGuard, SignalFd, SignalSet, send_signal};
 
 use crate::error::{Error, Result};
 use crate::place;
-use crate::wire::messages::Ended;
 
 /// SIGHUP, SIGINT, SIGQUIT, SIGTERM: with these a launcher ends a rank.
 const ENDING: [i32; 4] = [1, 2, 3, 15];

@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 
-use cluster::channel::Stream;
 use cluster::driver::{self, Attach, Copies, Exec, Hosts, Inside, Logs, Reader};
 use cluster::spec::{self, Launch, Run, Spec};
 use containers::request::environment::Change;
+use remote::channel::Stream;
 
 use super::{Interrupted, ended_with, ending, setting};
 use crate::args::cluster::{

@@ -6,12 +6,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
+use remote::channel::{Event, Stream};
+use remote::wire::messages::Ended;
+use remote::wire::{Kind, PIECE, WINDOW};
+
 use super::Door;
-use crate::channel::{Event, Stream};
 use crate::driver::hosts::lock;
 use crate::driver::{Host, Task};
-use crate::wire::messages::Ended;
-use crate::wire::{Kind, PIECE, WINDOW};
 
 /// Stack of the threads, in bytes.
 const STACK: usize = 256 << 10;

@@ -6,10 +6,11 @@ use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use super::*;
 use std::path::Path;
 
+use remote::wire::messages::Ended;
+use remote::wire::{PIECE, WINDOW};
+
 use crate::driver::{Attach, Done, Local};
 use crate::plan::Node;
-use crate::wire::messages::Ended;
-use crate::wire::{PIECE, WINDOW};
 
 /// A host on which `exec` runs the command without a container.
 struct Shell {

@@ -9,12 +9,13 @@ use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use remote::channel::{Event, Stream};
+
 use super::super::INTERRUPTED;
 use super::super::at::{At, words};
 use super::super::hosts::{Done, Host, Task, at_once, failed, report};
 use super::say_way;
 use super::session::Alone;
-use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::spread::words::Lines;
 

@@ -5,11 +5,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use containers::images::parts::Parts;
+use remote::channel::{Event, Stream};
 
 use super::super::INTERRUPTED;
 use super::super::at::{At, words};
 use super::super::hosts::{Done, Host, Task, at_once, failed};
-use crate::channel::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::spread::order;
 use crate::spread::words::{Lines, Order, Place, Said};

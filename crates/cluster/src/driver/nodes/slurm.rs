@@ -11,6 +11,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use remote::wire::Kind;
+use remote::wire::frames::Frame;
+use remote::wire::messages::Ended;
+
 use super::{Lasting, Nodes};
 use crate::door::Request;
 use crate::driver::doors::{self, Door};
@@ -19,9 +23,6 @@ use crate::driver::scale::Changing;
 use crate::driver::{Container, INTERRUPTED};
 use crate::error::{Error, Result};
 use crate::slurm::{self, Action, Node};
-use crate::wire::Kind;
-use crate::wire::frames::Frame;
-use crate::wire::messages::Ended;
 
 /// How often the nodes are compared with the containers.
 const COMPARE: Duration = Duration::from_secs(5);

@@ -12,16 +12,16 @@ use containers::Session;
 use containers::images::parts::Parts;
 use containers::size;
 use oci::{Compression, Descriptor};
+use remote::channel::Channel;
+use remote::wire::messages::{OWN, Start};
 
 use super::super::hosts::{Host, at_once};
 use super::super::remote::{Remote, Stores};
 use super::super::{Setting, make_store};
 use super::Opened;
-use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::place::{self, Place};
 use crate::spec::{Image, Spec};
-use crate::wire::messages::{OWN, Start};
 
 /// The store that a host's commands use by themselves.
 fn usual_store(one: &Opened<'_>) -> Result<PathBuf> {

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use cluster::channel::{Channel, Error, Event, Running};
-use cluster::launcher::{Cause, Launcher, Way};
-use cluster::wire::messages::{Ended, Hello, Start};
-use cluster::wire::{VERSION, WINDOW};
+use remote::channel::{Channel, Error, Event, Running};
+use remote::launcher::{Cause, Launcher, Way};
+use remote::wire::messages::{Ended, Hello, Start};
+use remote::wire::{VERSION, WINDOW};
 use testkit::harness::Suite;
 
 use crate::{Kit, eventually, lives, open, soon, visitor};
@@ -257,7 +257,7 @@ fn other_versions_and_other_programs(kit: &Kit) {
         testkit::command::copy_program(&path, &dir.join(format!("{name}.run")));
         let path = dir.join(format!("{name}.run"));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
-        let binary = cluster::launcher::Binary::of(&path).unwrap();
+        let binary = remote::launcher::Binary::of(&path).unwrap();
         let launcher = Launcher::new(Way::Local, binary.into());
         let limit = Instant::now() + Duration::from_secs(2);
         Channel::open("node1", &launcher, &visitor(), limit).unwrap_err()
@@ -273,7 +273,7 @@ fn other_versions_and_other_programs(kit: &Kit) {
     assert!(matches!(&error, Error::Launch { said, .. } if said.contains("bad luck")), "{error}");
     let garbage = "echo 'coracle agent stream'; exec head -c 1000 /dev/zero";
     assert!(matches!(other("garbage", garbage), Error::Stream { .. }));
-    let missing = cluster::launcher::Binary { path: dir.join("none"), ..(*kit.binary).clone() };
+    let missing = remote::launcher::Binary { path: dir.join("none"), ..(*kit.binary).clone() };
     let launcher = Launcher::new(Way::Local, missing.into());
     let error = Channel::open("node1", &launcher, &visitor(), soon()).unwrap_err();
     assert!(matches!(&error, Error::Launch { cause: Cause::Missing, .. }), "{error}");

@@ -7,12 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const MANY: i64 = 30;
 
 /// This machine's clock: seconds since 1970.
-pub(crate) fn now() -> Option<u64> {
+pub fn now() -> Option<u64> {
     SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| time.as_secs())
 }
 
 /// What is to be said of a host that has told this time at `now`; `None` if it is about right.
-pub(crate) fn differs(host: &str, told: u64, now: u64) -> Option<String> {
+pub fn differs(host: &str, told: u64, now: u64) -> Option<String> {
     let ahead = told.cast_signed().saturating_sub(now.cast_signed());
     let way = if ahead > 0 { "ahead of" } else { "behind" };
     let seconds = ahead.unsigned_abs();

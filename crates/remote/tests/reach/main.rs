@@ -14,10 +14,10 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cluster::agent::{self, Options};
-use cluster::channel::Channel;
-use cluster::launcher::{Binary, Launcher, Way};
-use cluster::wire::messages::Hello;
+use remote::agent::{self, Options};
+use remote::channel::Channel;
+use remote::launcher::{Binary, Launcher, Way};
+use remote::wire::messages::Hello;
 use testkit::harness::Suite;
 use testkit::scratch::Scratch;
 

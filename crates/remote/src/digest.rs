@@ -9,7 +9,7 @@ use oci::Digester;
 const PIECE: usize = 1 << 18;
 
 /// SHA-256 of a file, in hexadecimal digits.
-pub(crate) fn digest(file: &mut File) -> io::Result<String> {
+pub fn digest(file: &mut File) -> io::Result<String> {
     let mut hash = Digester::sha256();
     io::copy(&mut io::BufReader::with_capacity(PIECE, file), &mut hash)?;
     Ok(hash.finish().hex().to_owned())

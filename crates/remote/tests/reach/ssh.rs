@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::channel::{Channel, Error, Event};
-use cluster::launcher::{Cause, Launcher, Way, control_directory};
-use cluster::wire::messages::{Ended, Start};
+use remote::channel::{Channel, Error, Event};
+use remote::launcher::{Cause, Launcher, Way, control_directory};
+use remote::wire::messages::{Ended, Start};
 use testkit::harness::Suite;
 use testkit::skip::{Outcome, Skip, need_program};
 

@@ -31,7 +31,7 @@ use std::process::Command;
 use rustix::fs::{Mode, OFlags};
 
 pub use ending::Exit;
-pub(crate) use facts::memory;
+pub use facts::memory;
 
 /// What the agent gets from its caller.
 #[derive(Clone, Debug, Default)]

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::channel::{Channel, Error};
-use cluster::launcher::{Cause, Launcher, Way};
-use cluster::wire::messages::{Ended, Start};
+use remote::channel::{Channel, Error};
+use remote::launcher::{Cause, Launcher, Way};
+use remote::wire::messages::{Ended, Start};
 use testkit::command::{Input, run_with};
 use testkit::harness::Suite;
 use testkit::slurm::Cluster;

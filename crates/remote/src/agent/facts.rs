@@ -134,7 +134,7 @@ fn own_digest() -> String {
 }
 
 /// The memory of this machine, in bytes; 0 if that is not known.
-pub(crate) fn memory() -> u64 {
+pub fn memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
