@@ -25,7 +25,7 @@ mod tests;
 pub const MAGIC: &str = "coracle agent stream";
 
 /// Version of the messages. Both sides must have the same: the binary travels with its driver.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Longest frame after its length field, in bytes.
 pub const LONGEST: usize = 1 << 20;
@@ -35,6 +35,9 @@ pub const WINDOW: usize = 256 << 10;
 
 /// The most bytes of a payload that is a piece of a larger whole.
 pub const PIECE: usize = 32 << 10;
+
+/// A store on a node needs so many bytes at least: one without images.
+pub const ROOM: u64 = 64 << 20;
 
 /// The driver sends a ping so often.
 pub const PING: std::time::Duration = std::time::Duration::from_secs(5);

@@ -38,7 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("host", &["sys"]),
     ("engine", &["host", "hostfs", "view", "blobs", "sys", "abi"]),
     ("containers", &["engine", "host", "net", "oci", "registry", "rootfs", "store", "sys"]),
-    ("remote", &["containers", "host", "oci", "sys"]),
+    ("remote", &["host", "oci", "sys"]),
     ("cluster", &["containers", "net", "oci", "remote", "sys", "store"]),
     (
         "cli",

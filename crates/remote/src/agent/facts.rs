@@ -7,11 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 
-use containers::size;
-
 use super::Options;
-use crate::wire::VERSION;
 use crate::wire::messages::Facts;
+use crate::wire::{ROOM, VERSION};
 
 /// Variables that are told. They name a place in a batch system, and are no secrets.
 const VARIABLES: [&str; 14] = [
@@ -30,9 +28,6 @@ const VARIABLES: [&str; 14] = [
     "PBS_JOBID",
     "SSH_CONNECTION",
 ];
-
-/// A store of the node itself needs so many bytes at least: one without images.
-const ROOM: u64 = 64 << 20;
 
 /// All facts of this node. `room` is how many bytes a store with the images needs.
 pub(super) fn gather(options: &Options, runtime: &Path, room: u64) -> Facts {
@@ -82,8 +77,8 @@ struct Scratch {
     first: Option<PathBuf>,
     /// The first with room for images.
     roomy: Option<PathBuf>,
-    /// What is to be said of the places before that.
-    passed: Vec<String>,
+    /// The places before that, see [`Facts::passed`].
+    passed: Vec<(String, String)>,
 }
 
 /// The directories of this user for a store that needs so much room.
@@ -92,37 +87,43 @@ fn scratch(options: &Options, uid: u32, room: u64) -> Scratch {
     let places = variables.into_iter().flatten().chain(["/tmp", "/var/tmp", "/dev/shm"]);
     let mut found = Scratch { first: None, roomy: None, passed: Vec::new() };
     for place in places {
-        let passed = match free(place, uid) {
-            Ok((path, free)) => {
-                found.first.get_or_insert_with(|| path.clone());
-                if free >= room {
-                    found.roomy = Some(path);
-                    break;
-                }
-                format!("{place} has {} free", size::human(free))
-            }
-            Err(why) => format!("{place}: {why}"),
-        };
-        if !found.passed.contains(&passed) {
-            found.passed.push(passed);
+        // A variable may name one of the usual places.
+        if found.passed.iter().any(|(before, _)| before == place) {
+            continue;
         }
+        let free = free(place, uid);
+        if let Ok(free) = free
+            && free >= ROOM
+        {
+            let path = directory(place, uid);
+            found.first.get_or_insert_with(|| path.clone());
+            if free >= room {
+                found.roomy = Some(path);
+                break;
+            }
+        }
+        let told = free.map_or_else(|why| why, |free| free.to_string());
+        found.passed.push((place.to_owned(), told));
     }
     found
 }
 
-/// A place's directory of this user, and the free bytes there.
-fn free(place: &str, uid: u32) -> Result<(PathBuf, u64), String> {
+/// The directory of this user in a place.
+fn directory(place: &str, uid: u32) -> PathBuf {
+    Path::new(place).join(format!("coracle-{uid}"))
+}
+
+/// The free bytes in a place. If they are enough for a store, the directory of this user is made.
+fn free(place: &str, uid: u32) -> Result<u64, String> {
     let found = statvfs(place).map_err(|errno| std::io::Error::from(errno).to_string())?;
     if found.f_flag.contains(StatVfsMountFlags::NOEXEC) {
         return Err("programs there are not executed (noexec)".to_owned());
     }
     let free = found.f_bavail.saturating_mul(found.f_frsize);
-    if free < ROOM {
-        return Err(format!("{} free are too few", size::human(free)));
+    if free >= ROOM {
+        super::private_directory(&directory(place, uid))?;
     }
-    let path = Path::new(place).join(format!("coracle-{uid}"));
-    super::private_directory(&path)?;
-    Ok((path, free))
+    Ok(free)
 }
 
 /// SHA-256 of this program's file; empty if it cannot be read.
@@ -189,8 +190,9 @@ mod tests {
         assert_eq!((found(0).first, found(0).roomy), (place.clone(), place.clone()));
         let Scratch { first, roomy, passed } = found(u64::MAX);
         assert_eq!((first, roomy), (place, None));
-        assert!(passed[0].starts_with("/proc/none: "), "{passed:?}");
-        assert!(passed[1].starts_with(&format!("{path} has ")), "{passed:?}");
+        let free = |told: &str| told.parse::<u64>().ok();
+        assert_eq!((&*passed[0].0, free(&passed[0].1)), ("/proc/none", None));
+        assert!(passed[1].0 == path && free(&passed[1].1).is_some_and(|free| free >= ROOM));
     }
 
     #[test]

@@ -109,9 +109,11 @@ pub struct Facts {
     /// The first such directory with [`Hello::room`].
     #[serde(default)]
     pub roomy: Option<PathBuf>,
-    /// Why the places before that, or all, are not it.
+    /// The places before that, or all, in this order, each with the free bytes there, as a decimal
+    /// number, or with the reason why no store can be there. Less than [`ROOM`](super::ROOM) is too
+    /// little for any. Two strings, because the code that reads an enum would add 18 kB.
     #[serde(default)]
-    pub passed: Vec<String>,
+    pub passed: Vec<(String, String)>,
     /// Addresses with the names of their devices, without loopback.
     #[serde(default)]
     pub addresses: Vec<(String, IpAddr)>,

@@ -13,6 +13,7 @@ use containers::images::parts::Parts;
 use containers::size;
 use oci::{Compression, Descriptor};
 use remote::channel::Channel;
+use remote::wire::ROOM;
 use remote::wire::messages::{OWN, Start};
 
 use super::super::hosts::{Host, at_once};
@@ -149,10 +150,21 @@ fn scratch(channel: &Channel, room: Option<u64>) -> Result<&Path> {
     let found = if room.is_some() { &facts.roomy } else { &facts.scratch };
     found.as_deref().ok_or_else(|| {
         let room = room.map_or_else(|| "a store".to_owned(), size::human);
-        let (name, passed) = (channel.name(), facts.passed.join(", "));
+        let passed: Vec<String> =
+            facts.passed.iter().map(|(place, told)| no_room(place, told)).collect();
+        let (name, passed) = (channel.name(), passed.join(", "));
         Error::new(format!("{name} has no directory of its own with room for {room}: {passed}"))
             .with_hint("set TMPDIR there to a directory on its own disk")
     })
+}
+
+/// Why a place has no store, from an entry of `Facts::passed`.
+fn no_room(place: &str, told: &str) -> String {
+    match told.parse::<u64>() {
+        Ok(free) if free < ROOM => format!("{place}: {} free are too few", size::human(free)),
+        Ok(free) => format!("{place} has {} free", size::human(free)),
+        Err(_) => format!("{place}: {told}"),
+    }
 }
 
 /// Has the store of a host, and says in it if it ends with the cluster.
@@ -163,4 +175,17 @@ pub(super) fn mark_store(remote: &Remote, cluster: &str) -> Result<()> {
     }
     make_store(remote)?;
     remote.put(&place::own_store_mark(&place::directory(store, cluster)), 0o600, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_place_has_no_store() {
+        assert_eq!(no_room("/tmp", &(ROOM - 1).to_string()), "/tmp: 67.1MB free are too few");
+        assert_eq!(no_room("/tmp", &ROOM.to_string()), "/tmp has 67.1MB free");
+        let other = "it is not a directory";
+        assert_eq!(no_room("/tmp", other), "/tmp: it is not a directory");
+    }
 }
