@@ -1,5 +1,6 @@
-//! Tells hosts whose clock is wrong. Nothing here depends on clocks, but times of logs, of files
-//! and in `status` are a host's own, and other programs may not start with a wrong one.
+//! Compares the clock of a host with this machine's. Nothing in Coracle depends on clocks, but the
+//! times of logs, of files and in `status` are a host's own, and other programs may not start with
+//! a wrong one.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +12,7 @@ pub fn now() -> Option<u64> {
     SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| time.as_secs())
 }
 
-/// What is to be said of a host that has told this time at `now`; `None` if it is about right.
+/// A warning about a host that has told this time at `now`; `None` if its clock is about right.
 pub fn differs(host: &str, told: u64, now: u64) -> Option<String> {
     let ahead = told.cast_signed().saturating_sub(now.cast_signed());
     let way = if ahead > 0 { "ahead of" } else { "behind" };
