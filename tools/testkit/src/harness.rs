@@ -112,6 +112,21 @@ impl<'a> Suite<'a> {
         self.skipped.push((format!("{}{whole}", self.name), reason.to_owned()));
     }
 
+    /// Runs the cases that the command line selects, in a test binary of this suite alone. Filters
+    /// need not begin with its name.
+    pub fn main(self) -> ExitCode {
+        match Wishes::read(std::env::args().skip(1), |_| false) {
+            Ok(mut wishes) => {
+                wishes.filters.iter_mut().for_each(|filter| within(self.name, filter));
+                self.run(&wishes)
+            }
+            Err(error) => {
+                eprintln!("{}: {error}", self.name);
+                ExitCode::from(2)
+            }
+        }
+    }
+
     /// Runs the cases that are wished for.
     pub fn run(mut self, wishes: &Wishes) -> ExitCode {
         let all = self.cases.len() + self.skipped.len();
@@ -327,6 +342,13 @@ fn message(payload: &(dyn Any + Send)) -> String {
     payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without words".to_owned())
 }
 
+/// Makes a filter one of a suite.
+fn within(suite: &str, filter: &mut String) {
+    if filter.split("::").next() != Some(suite) {
+        filter.insert_str(0, &format!("{suite}::"));
+    }
+}
+
 /// What the command line wishes: `[FILTER]... [--exact] [--skip FILTER] [--list] [--test-threads N]
 /// [--repeat N] [--share K/N]`.
 ///
@@ -482,6 +504,15 @@ mod tests {
         assert!(wishes.want_suite("a") && wishes.want_suite("b") && !wishes.want_suite("c"));
         assert!(wishes.want_group("b::N1") && !wishes.want_group("c"));
         assert_eq!(wishes.threads, Some(2));
+    }
+
+    #[test]
+    fn filters_of_one_suite_need_no_name() {
+        for text in ["a::x", "x"] {
+            let mut filter = text.to_owned();
+            within("a", &mut filter);
+            assert_eq!(filter, "a::x");
+        }
     }
 
     #[test]

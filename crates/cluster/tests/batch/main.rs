@@ -63,13 +63,13 @@ fn suite(place: &Path) -> ExitCode {
         program: std::env::current_exe().expect("this program"),
         slurm: Mutex::new(None),
     };
-    let mut suite = Suite::new();
+    let mut suite = Suite::new("batch");
     // Most of them wait.
     suite.threads(4);
     slurm::cases(&mut suite, &kit);
     pbs::cases(&mut suite, &kit);
     lsf::cases(&mut suite, &kit);
-    suite.run()
+    suite.main()
 }
 
 /// What a case does.

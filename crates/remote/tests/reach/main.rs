@@ -90,13 +90,13 @@ fn as_user(words: &[String]) -> ExitCode {
 
 fn suite(place: &Path) -> ExitCode {
     let kit = Kit::new(place);
-    let mut suite = Suite::new();
+    let mut suite = Suite::new("reach");
     // Most of them wait.
     suite.threads(6);
     local::cases(&mut suite, &kit);
     ssh::cases(&mut suite, &kit);
     slurm::cases(&mut suite, &kit);
-    suite.run()
+    suite.main()
 }
 
 /// What all cases use.
