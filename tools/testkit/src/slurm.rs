@@ -3,19 +3,26 @@
 //! daemons of the nodes, as sites do.
 //!
 //! Its authentication (`munged`), its controller and a `slurmd` for each node are started in a
-//! separate directory, on free ports, and killed when dropped. Nodes on this machine have temporary
-//! directories of their own, because two `PMIx` servers of one job do not start in the same one.
+//! separate directory, on free ports, and killed when dropped. On this machine the ports are
+//! reserved until then ([`reserve`]): a daemon whose port is taken ends, and its node stays unknown.
+//! Nodes on this machine have temporary directories of their own, because two `PMIx` servers of one
+//! job do not start in the same one.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
+};
 
 use crate::command::{Finished, Input, run_with, until};
 use crate::hosts::{Hosts, end_there, lives_there};
@@ -52,6 +59,8 @@ pub struct Cluster<'h> {
     root_nodes: bool,
     place: PathBuf,
     hosts: Option<&'h Hosts>,
+    /// What reserves the ports of daemons on this machine.
+    _reserved: Vec<OwnedFd>,
     /// Removed at the end.
     scratch: Option<Scratch>,
 }
@@ -122,7 +131,12 @@ impl<'h> Cluster<'h> {
         let Conditions { setting, plugins, root_nodes } = conditions.clone();
         let plugins = plugins.map(|path| format!("PluginDir={}\n", path.display()));
         let node_user = if root_nodes { "root" } else { &user.name };
-        let written = configuration(&place, (&user.name, node_user), nodes).and_then(|text| {
+        let (reserved, ports) = match hosts {
+            Some(_) => (Vec::new(), PORTS.collect()),
+            None => reserve(nodes.len() + 1).expect("free ports"),
+        };
+        let users = (user.name.as_str(), node_user);
+        let written = configuration(&place, users, nodes, &ports).and_then(|text| {
             let text = text + plugins.as_deref().unwrap_or_default();
             fs::write(place.join("slurm.conf"), text)?;
             let key: Vec<u8> = (0..=255).collect();
@@ -138,7 +152,16 @@ impl<'h> Cluster<'h> {
         });
         written.expect("its configuration");
         let (daemons, own) = (Mutex::default(), user.clone());
-        let cluster = Self { daemons, user: own, setting, root_nodes, place, hosts, scratch: None };
+        let cluster = Self {
+            daemons,
+            user: own,
+            setting,
+            root_nodes,
+            place,
+            hosts,
+            _reserved: reserved,
+            scratch: None,
+        };
         let file = |name: &str| format!("{}/munge.{name}", cluster.place.display());
         let words =
             ["key-file=key", "socket=socket", "pid-file=pid", "log-file=log", "seed-file=seed"];
@@ -274,6 +297,7 @@ fn configuration(
     place: &Path,
     (user, node_user): (&str, &str),
     nodes: &[Node],
+    ports: &[u16],
 ) -> io::Result<String> {
     let here = rustix::system::uname();
     let here = here.nodename().to_string_lossy();
@@ -281,7 +305,6 @@ fn configuration(
     let (first, address) = &nodes[0];
     let is_here = address.is_loopback();
     let control = if is_here { here } else { first };
-    let numbers = if is_here { free_ports(nodes.len() + 1)? } else { PORTS.collect() };
     let at = place.display();
     let mut text = format!(
         "ClusterName=test\nSlurmctldHost={control}({address})\nSlurmctldPort={}\n\
@@ -293,15 +316,15 @@ fn configuration(
          JobAcctGatherType=jobacct_gather/none\nSelectType=select/cons_tres\n\
          SelectTypeParameters=CR_CPU\nSchedulerType=sched/builtin\nReturnToService=2\n\
          SlurmdParameters=config_overrides\n",
-        numbers[0]
+        ports[0]
     );
     if is_here {
         let _ = writeln!(text, "TmpFS={at}/%n/tmp");
     } else {
         let last = nodes.len() + 1;
-        let _ = writeln!(text, "SrunPortRange={}-{}", numbers[last], PORTS.end());
+        let _ = writeln!(text, "SrunPortRange={}-{}", ports[last], PORTS.end());
     }
-    for ((name, address), port) in nodes.iter().zip(&numbers[1..]) {
+    for ((name, address), port) in nodes.iter().zip(&ports[1..]) {
         let host = if is_here { here } else { name };
         let _ = writeln!(
             text,
@@ -312,10 +335,40 @@ fn configuration(
     Ok(text)
 }
 
-/// Free ports of this machine.
-fn free_ports(count: usize) -> io::Result<Vec<u16>> {
-    // All at once, so that they differ.
-    let ports = (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-    let ports: Vec<TcpListener> = ports.collect::<io::Result<_>>()?;
-    ports.iter().map(|port| Ok(port.local_addr()?.port())).collect()
+/// Reserves free ports of this machine: the kernel gives them to no other program that asks for any
+/// port while these sockets are open. They do not listen, so a daemon that names such a port can
+/// bind it, because both sockets have `SO_REUSEADDR` (socket(7)).
+fn reserve(count: usize) -> io::Result<(Vec<OwnedFd>, Vec<u16>)> {
+    let one = |_| {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        // Of all addresses, as the daemons do.
+        bind(&socket, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))?;
+        let port = SocketAddrV4::try_from(getsockname(&socket)?)?.port();
+        Ok((socket, port))
+    };
+    (0..count).map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::reserve;
+
+    #[test]
+    fn only_who_names_a_reserved_port_gets_it() {
+        let (sockets, ports) = reserve(3).unwrap();
+        let named: Vec<TcpListener> = ports
+            .iter()
+            .map(|&port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).unwrap())
+            .collect();
+        drop(named);
+        for _ in 0..200 {
+            let any = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            assert!(!ports.contains(&any.local_addr().unwrap().port()));
+        }
+        drop(sockets);
+    }
 }
