@@ -1,14 +1,42 @@
-"""Fixtures: a user's home with an image, and hosts with user namespaces and without."""
+"""Fixtures: a user's home with an image, and hosts with user namespaces and without.
+
+Tests that start programs have the mark `real`; `lab_guard` fails others that do.
+"""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import lab_host as hosts
 import pytest
+from lab_guard import Guard
+
+guard = Guard()
+sys.addaudithook(guard)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Watches a test, with the fixtures that are made for it."""
+    guard.on = item.get_closest_marker("real") is None
+    try:
+        return (yield)
+    finally:
+        guard.on = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """Fails a test that has started a program, also one that has caught the error."""
+    done = yield
+    told = guard.told()
+    if told is not None:
+        pytest.fail(told, pytrace=False)
+    return done
 
 
 @pytest.fixture(scope="session")

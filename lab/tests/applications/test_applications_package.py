@@ -10,6 +10,8 @@ from pathlib import Path
 import lab_host as hosts
 import pytest
 
+pytestmark = pytest.mark.real
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:

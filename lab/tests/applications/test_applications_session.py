@@ -13,6 +13,8 @@ from typing import Any
 import lab_host as hosts
 import pytest
 
+pytestmark = pytest.mark.real
+
 ROOT = str(Path(__file__).parents[2])
 BUILD = ["sh", "-c", 'cat "$1/program" > "$2/program"; echo >> "$2/built"', "sh"]
 PROGRAM = """
@@ -75,6 +77,7 @@ def run(
     )
 
 
+@pytest.mark.trial
 def test_an_application_is_built_once_and_runs_in_containers(
     host: hosts.Host, request: pytest.FixtureRequest
 ) -> None:

@@ -19,6 +19,8 @@ from lab_kernels import (
     told,
 )
 
+pytestmark = pytest.mark.real
+
 ALLTOALL, MPIIO = "alltoall/alltoall.c", "mpiio/mpiio.c"
 
 

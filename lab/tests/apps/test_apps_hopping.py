@@ -19,6 +19,8 @@ from lab_kernels import (
     told,
 )
 
+pytestmark = pytest.mark.real
+
 HOPPING = "hopping/hopping.c"
 WAVE, TURNED = "a plane wave with unit links is off", "a transformed plane wave is off"
 ADJOINT, SWEEPS = "the term is not g_5-hermitian", "the spinors after the sweeps are off"

@@ -18,6 +18,8 @@ from lab_kernels import (
     told,
 )
 
+pytestmark = pytest.mark.real
+
 
 def test_the_sums_of_ep_are_the_published_ones(tmp_path: Path) -> None:
     ep = compiled(APPS / "ep" / "ep.c", tmp_path / "ep", "-fopenmp")

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from lab_kernels import APPS, Kernels, changed, compiled, ended, is_refused, result, told
 
+pytestmark = pytest.mark.real
+
 STORM, RSS = "storms/exec-storm.c", "storms/rss.c"
 
 

@@ -47,6 +47,7 @@ def test_the_table_has_the_kernels() -> None:
     assert parameters["exec-storm"] == parameters["import-storm"] == {"count"}
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_an_entry_prints_what_it_says(kernels: Kernels, tmp_path: Path, name: str) -> None:
     entry = table().applications[name]

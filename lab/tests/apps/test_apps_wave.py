@@ -25,6 +25,8 @@ from lab_kernels import (
     told,
 )
 
+pytestmark = pytest.mark.real
+
 WAVE = "wave/wave.c"
 SMALL = ("24", "20")
 NAMES = ("velocity_norm", "stress_norm")

@@ -23,6 +23,8 @@ from coracle_lab.run import records
 from coracle_lab.run.cells import cells
 from coracle_lab.stats import Comparison, Interval
 
+pytestmark = pytest.mark.real
+
 HERE = Path(__file__).parent
 LIMIT_S = 400
 CAMPAIGN = f"""

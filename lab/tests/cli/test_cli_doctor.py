@@ -11,6 +11,8 @@ import pytest
 from coracle_lab import cli
 from coracle_lab.cli import doctor
 
+pytestmark = pytest.mark.real
+
 OWN = """
 [[environment]]
 name = "ours"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.real
+
 ROOT = str(Path(__file__).parents[2])
 TABLE = """
 [[environment]]

@@ -9,6 +9,8 @@ import pytest
 
 from coracle_lab import environments
 
+pytestmark = pytest.mark.real
+
 # What the guest gets and says: directory, file of the host, variable, words.
 GUEST = """
 import json, subprocess, sys

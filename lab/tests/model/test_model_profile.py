@@ -120,6 +120,7 @@ def test_parameters_are_a_designs_levels_where_one_is_meant() -> None:
     assert kernels.parameters_of(given, factors, {"points": "48"}) == {"points": "48", "steps": "7"}
 
 
+@pytest.mark.real
 def test_the_waves_profile_is_what_the_wave_sends(tmp_path: Path) -> None:
     """The kernel prints how many messages of how many bytes its busiest rank has sent."""
     if shutil.which("mpicc") is None or shutil.which("mpirun") is None:

@@ -14,6 +14,8 @@ import lab_host as hosts
 import lab_nodes
 import pytest
 
+pytestmark = pytest.mark.real
+
 SENT = 2 * (4 << 20)
 """What each rank of a ring sends, in bytes."""
 ENVIRONMENTS = ("native", "coracle:N1", "coracle:I1", "coracle:P1", "coracle:F2", "bwrap")

@@ -9,6 +9,8 @@ import lab_host as hosts
 import lab_nodes
 import pytest
 
+pytestmark = pytest.mark.real
+
 DESIGN = """
 seed = 6
 replicates = 1

@@ -11,6 +11,8 @@ import lab_nodes
 import lab_slurm
 import pytest
 
+pytestmark = pytest.mark.real
+
 DESIGN = """
 seed = 8
 replicates = 1

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from lab_programs import APPS, Native, needs, told
 
+pytestmark = pytest.mark.real
+
 
 def test_hpcc_passes_its_residual_with_one_rank_and_two(tmp_path: Path) -> None:
     needs("hpcc")

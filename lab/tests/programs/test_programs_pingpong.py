@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from lab_programs import Native, needs, told
 
+pytestmark = pytest.mark.real
+
 REPEATS_AT_MOST = 6
 """A host under load needs several until both were undisturbed once."""
 SIZES = (1024, 8192, 65536)

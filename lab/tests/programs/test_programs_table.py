@@ -66,6 +66,7 @@ def test_every_package_is_pinned_with_hashes(path: Path) -> None:
         assert re.match(r"[a-z0-9-]+(\[[a-z,]+\])?==\S+ --hash=sha256:[0-9a-f]{64}", line), line
 
 
+@pytest.mark.real
 def test_the_image_is_of_packages_that_the_host_can_have() -> None:
     packages = TABLE.images["lab/science"]["packages"]
     assert len(set(packages)) == len(packages)

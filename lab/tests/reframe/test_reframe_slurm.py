@@ -8,6 +8,9 @@ from pathlib import Path
 import lab_host as hosts
 import lab_slurm
 import lab_tutorial
+import pytest
+
+pytestmark = pytest.mark.real
 
 ENVIRONMENTS = ("native", "coracle:N1", "coracle:I1", "coracle:P1", "coracle:F2")
 OWN = ("Words", "Variables", "Ring", "Input")

@@ -11,6 +11,8 @@ import lab_host as hosts
 import lab_tutorial
 import pytest
 
+pytestmark = pytest.mark.real
+
 ENVIRONMENTS = ("native", "coracle:N1", "coracle:I1", "coracle:P1", "coracle:F2")
 INSIDE = ("Compiled", "OfFixture", "Ring", "RingWithOptions")
 """Tests that print whether they were in the container."""

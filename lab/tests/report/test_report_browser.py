@@ -7,6 +7,8 @@ from pathlib import Path
 import lab_browser as browser
 import pytest
 
+pytestmark = pytest.mark.real
+
 WIDTHS = (400, 1600)
 
 

@@ -12,6 +12,8 @@ import pytest
 from coracle_lab.design import digest, parse
 from coracle_lab.run import records
 
+pytestmark = pytest.mark.real
+
 TABLE = """
 [[environment]]
 name = "options"

@@ -11,6 +11,8 @@ import pytest
 
 from coracle_lab.run import scratch
 
+pytestmark = pytest.mark.real
+
 RANGE = 1002
 """A user of the tests with subordinate ids."""
 CODE = "import sys; from pathlib import Path; from coracle_lab.run.scratch import empty; "

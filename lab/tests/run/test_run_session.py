@@ -18,6 +18,8 @@ from coracle_lab.design import digest, expand, parse
 from coracle_lab.run import lock, records
 from coracle_lab.run.records import Record
 
+pytestmark = pytest.mark.real
+
 DESIGN = """
 seed = 7
 replicates = 3

@@ -16,6 +16,8 @@ import pytest
 
 from coracle_lab.run import hardware, timer
 
+pytestmark = pytest.mark.real
+
 TIMER = Path(timer.__file__)
 SAID = hashlib.sha256(b"hi\n").hexdigest()
 
