@@ -7,7 +7,8 @@
 //!   with a deadline; [`running`]: interacts with a running program; [`terminal`]: behind a
 //!   pseudo-terminal;
 //! - [`disk`]: a disk that records each write, and its state after a power failure;
-//! - [`family`]: a command with all that it starts; [`fence`]: forbids system calls as stricter hosts do; [`intruder`]: tries the actions of a
+//! - [`family`]: a command with all that it starts;
+//! - [`fence`]: forbids system calls as stricter hosts do; [`intruder`]: tries the actions of a
 //!   hostile guest;
 //! - [`machine`]: another host on the same files;
 //! - [`fingerprint`]: what a program could change of a tree, to compare it;

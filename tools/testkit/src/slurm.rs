@@ -4,9 +4,9 @@
 //!
 //! Its authentication (`munged`), its controller and a `slurmd` for each node are started in a
 //! separate directory, on free ports, and killed when dropped. On this machine the ports are
-//! reserved until then ([`reserve`]): a daemon whose port is taken ends, and its node stays unknown.
-//! Nodes on this machine have temporary directories of their own, because two `PMIx` servers of one
-//! job do not start in the same one.
+//! reserved until then ([`reserve`]): a daemon whose port is taken ends, and its node stays
+//! unknown. Nodes on this machine have temporary directories of their own, because two `PMIx`
+//! servers of one job do not start in the same one.
 
 use std::fmt::Write as _;
 use std::fs;

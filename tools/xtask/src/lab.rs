@@ -55,42 +55,63 @@ pub(crate) fn set_up() -> bool {
     done.is_ok()
 }
 
-/// Lints and tests; `words` go to pytest. The tests take Coracle from what cargo has built.
-pub(crate) fn run(words: &[String]) -> Outcome {
-    if !is_ready() {
-        println!("SKIP lab: its packages are not installed; cargo xtask setup does that");
-        return Ok(());
+/// Whether the packages are there, or a line that says that they are not.
+pub(crate) fn can_run() -> bool {
+    let is_ready = is_ready();
+    if !is_ready {
+        println!("SKIP lab: its packages are not installed; cargo xtask setup lab does that");
     }
-    let program = |name: &str| {
-        let mut command = Command::new(environment().join("bin").join(name));
-        command.current_dir(root().join("lab"));
-        // The package is tested where it is.
-        command.env("PYTHONPATH", root().join("lab")).env("PYTHONDONTWRITEBYTECODE", "1");
-        command
-    };
+    is_ready
+}
+
+/// Words: `units` for the lints and the tests that start no program, `trial` for one whole trial,
+/// none for everything, or arguments of pytest.
+pub(crate) fn run(words: &[String]) -> Outcome {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match &words[..] {
+        ["units"] => {
+            lint()?;
+            test_twice(&["-m", "not real and not alone", "-n", "2", "--dist", "loadfile"])
+        }
+        ["trial"] => test_twice(&["-m", "trial"]),
+        // Most of them wait for programs. What measures runs beside nothing.
+        [] => {
+            lint()?;
+            test_twice(&["-m", "not alone", "-n", "2", "--dist", "loadfile"])?;
+            test_twice(&["-m", "alone"])
+        }
+        words => test_twice(words),
+    }
+}
+
+fn program(name: &str) -> Command {
+    let mut command = Command::new(environment().join("bin").join(name));
+    command.current_dir(root().join("lab"));
+    // The package is tested where it is.
+    command.env("PYTHONPATH", root().join("lab")).env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+fn lint() -> Outcome {
     check(program("ruff").args(["check", "--no-cache", "."]))?;
     check(program("ruff").args(["format", "--no-cache", "--check", "."]))?;
     check(program("mypy").args(["--cache-dir", "/dev/null"]))?;
-    check(program("lint-imports").arg("--no-cache"))?;
-    let tests = |more: &[&str]| {
-        let mut tests = program("python");
-        tests.args(["-m", "pytest", "-q", "-rs", "--durations=5", "-o"]);
-        tests.arg(format!("cache_dir={}", environment().join("cache").display())).args(more);
-        check(&mut tests)
-    };
-    let twice = |more: &[&str]| {
-        tests(more).or_else(|error| {
-            // As the suites do: a case that fails only now and then is told, and ends nothing.
-            println!("{error}; those that failed are run again");
-            tests(&[more, &["--last-failed"]].concat())?;
-            println!("UNSTABLE lab: some cases passed only when run again");
-            Ok(())
-        })
-    };
-    if !words.is_empty() {
-        return twice(&words.iter().map(String::as_str).collect::<Vec<_>>());
-    }
-    // Most of them wait for programs. What measures runs beside nothing.
-    twice(&["-m", "not alone", "-n", "2", "--dist", "loadfile"])?;
-    twice(&["-m", "alone"])
+    check(program("lint-imports").arg("--no-cache"))
+}
+
+fn test(words: &[&str]) -> Outcome {
+    let mut tests = program("python");
+    tests.args(["-m", "pytest", "-q", "-rs", "--durations=5", "-o"]);
+    tests.arg(format!("cache_dir={}", environment().join("cache").display())).args(words);
+    check(&mut tests)
+}
+
+/// As the suites do: those that failed are run again, and told.
+fn test_twice(words: &[&str]) -> Outcome {
+    test(words).or_else(|error| {
+        println!("{error}; those that failed are run again");
+        test(&[words, &["--last-failed"]].concat())?;
+        println!("UNSTABLE lab: some cases passed only when run again; see above");
+        Ok(())
+    })
 }

@@ -87,6 +87,7 @@ pub fn run(words: &[String]) -> ExitCode {
         "fuzz" => fuzz::run(rest),
         "crash" => crash::run(rest),
         "cluster" => cluster::run(rest),
+        "lab" if !lab::can_run() => return ExitCode::from(ci::COULD_NOT),
         "lab" => lab::run(rest),
         "dependencies" => dependencies::run(),
         "slurm" => return slurm::run(rest),

@@ -95,10 +95,13 @@ fn one(part: &'static Part, share: Share, waited: Duration) -> Done {
     };
     println!("-- {} begins", part.name);
     done.error = commands(part, share, &log, &mut done.could_not).err();
+    match Counts::of_log(&log) {
+        Ok(counts) => done.counts = counts,
+        Err(error) => done.error = Some(error),
+    }
     if part.has_tests() {
-        match Counts::of_log(&log) {
-            Ok(counts) => done.counts = counts,
-            Err(error) => done.error = Some(error),
+        if done.counts.are_empty() {
+            done.error.get_or_insert_with(|| "no test ran".to_owned());
         }
         if done.error.is_some() && done.counts.failures.is_empty() {
             done.counts.broken.push(part.name.to_owned());

@@ -34,7 +34,13 @@ impl Counts {
         for line in String::from_utf8_lossy(&bytes).lines() {
             reader.line(line, &mut counts);
         }
-        if counts.binaries == 0 { Err("no test ran".to_owned()) } else { Ok(counts) }
+        reader.rest(&mut counts);
+        Ok(counts)
+    }
+
+    /// Whether no test binary came to its end.
+    pub(super) fn are_empty(&self) -> bool {
+        self.binaries == 0
     }
 
     /// Adds the results of another part.
@@ -111,6 +117,13 @@ fn started(line: &str) -> Option<String> {
     Some(format!("{name}, {}", source.trim_start_matches("unittests ")))
 }
 
+/// The place and the reason in a line such as `SKIPPED [2] tests/a/test_b.py:7: not built`.
+fn skipped_by_pytest(line: &str) -> Option<(String, String)> {
+    let (_, rest) = line.strip_prefix("SKIPPED [")?.split_once("] ")?;
+    let (place, reason) = rest.split_once(": ")?;
+    Some((format!("lab::{place}"), reason.to_owned()))
+}
+
 fn shorten(tests: &[String]) -> String {
     let shown: Vec<&str> = tests.iter().take(4).map(String::as_str).collect();
     let more = tests.len().saturating_sub(4);
@@ -137,6 +150,10 @@ impl Reader {
             self.skips.push((test.to_owned(), reason.to_owned()));
             return;
         }
+        if let Some((place, reason)) = skipped_by_pytest(line) {
+            self.skips.push((place, reason));
+            return;
+        }
         if let Some(name) = started(line) {
             self.running = Some(name);
             self.failed = 0;
@@ -160,6 +177,14 @@ impl Reader {
         }
         if let Some(rest) = line.strip_prefix("test result: ") {
             self.result(rest, counts);
+        }
+    }
+
+    /// Keeps skips behind which no result stands, such as those of the lab.
+    fn rest(&mut self, counts: &mut Counts) {
+        counts.skipped += self.skips.len();
+        for (test, reason) in self.skips.drain(..) {
+            counts.reasons.entry(reason).or_default().push(test);
         }
     }
 
@@ -201,6 +226,17 @@ mod tests {
         assert_eq!(named(&line), "contract, tests/contract/main.rs");
         assert_eq!(named("   Doc-tests abi"), "abi, documentation");
         assert_eq!(started("running 3 tests"), None);
+    }
+
+    #[test]
+    fn skips_of_the_lab_are_seen() {
+        let line = "SKIPPED [2] tests/a/test_b.py:7: hpcc is not built";
+        let found = skipped_by_pytest(line).expect("a skip");
+        assert_eq!(found, ("lab::tests/a/test_b.py:7".to_owned(), "hpcc is not built".to_owned()));
+        let (mut counts, mut reader) = (Counts::default(), Reader::default());
+        reader.line(line, &mut counts);
+        reader.rest(&mut counts);
+        assert_eq!((counts.skipped, counts.reasons.len()), (1, 1));
     }
 
     #[test]
