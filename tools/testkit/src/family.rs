@@ -26,7 +26,8 @@ pub enum End {
     Interrupted(i32),
 }
 
-/// Runs a command; afterwards nothing that it started is left.
+/// Runs a command; afterwards nothing that it started is left. The command has to call
+/// [`unblock`].
 ///
 /// # Errors
 /// If it cannot be started.
@@ -36,7 +37,6 @@ pub fn run(command: &mut Command) -> io::Result<End> {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD] {
         signals.add(signal);
     }
-    // `std` clears the mask in what it starts.
     signals.thread_block()?;
     let child = command.spawn()?;
     let child = Pid::from_raw(child.id().cast_signed());
@@ -52,6 +52,15 @@ pub fn run(command: &mut Command) -> io::Result<End> {
     };
     end_all();
     Ok(end)
+}
+
+/// Lets signals through again that [`run`] has blocked: the mask is inherited. The command that it
+/// runs calls this first.
+///
+/// # Errors
+/// None that Linux has.
+pub fn unblock() -> io::Result<()> {
+    Ok(SigSet::all().thread_unblock()?)
 }
 
 /// Waits for all that have ended; the status of `child` if it is one of them.

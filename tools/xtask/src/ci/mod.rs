@@ -124,6 +124,7 @@ fn directory() -> PathBuf {
 
 /// Checks it.
 pub(crate) fn below(words: &[String]) -> Outcome {
+    family::unblock().map_err(|error| error.to_string())?;
     let began = Instant::now();
     let words = Words::read(words)?;
     let _lock = lock()?;

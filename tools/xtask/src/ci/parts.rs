@@ -73,14 +73,14 @@ pub(super) const ALL: &[Part] = &[
     part("tidy", Lane::Check, When::Always, &[], Run::Task(&["tidy"])),
     part("packages", Lane::SetUp, When::Code, &[], Run::Task(&["setup", "packages"])),
     part("lab-packages", Lane::SetUp, When::Code, &["packages"], Run::Task(&["setup", "lab"])),
-    tree("services"),
-    tree("servers"),
-    tree("batch"),
-    tree("debian"),
-    tree("readme"),
-    tree("programs"),
-    tree("integration"),
-    tree("more"),
+    tree("tree-debian"),
+    tree("tree-services"),
+    tree("tree-batch"),
+    tree("tree-servers"),
+    tree("tree-readme"),
+    tree("tree-programs"),
+    tree("tree-integration"),
+    tree("tree-more"),
     part("tools", Lane::SetUp, When::Code, &["packages"], Run::Task(&["setup", "tools"])),
     Part { megabytes: 2_500, ..part("build", Lane::Cargo, When::Code, &[], Run::Commands(build)) },
     Part {
@@ -90,20 +90,32 @@ pub(super) const ALL: &[Part] = &[
     Part { megabytes: 3_500, ..part("lints", Lane::Cargo, When::Code, &[], Run::Commands(lints)) },
     suite("cli", Lane::Compute, BUILT),
     suite("differential", Lane::Compute, BUILT),
-    suite("contract", Lane::Compute, &["packages", "build", "services"]),
+    suite("contract", Lane::Compute, &["packages", "build", "tree-services", "tree-debian"]),
     suite("sequences", Lane::Compute, BUILT),
     suite("crash", Lane::Compute, BUILT),
-    suite("programs", Lane::Compute, &["packages", "build", "programs", "more"]),
+    suite(
+        "programs",
+        Lane::Compute,
+        &["packages", "build", "tree-debian", "tree-programs", "tree-more"],
+    ),
     suite("posix", Lane::Compute, &["packages", "build", "tools"]),
     suite("hostile", Lane::Compute, BUILT),
-    suite("network", Lane::Wait, &["packages", "build"]),
-    suite("cluster", Lane::Wait, &["packages", "build", "batch", "services"]),
-    suite("servers", Lane::Wait, &["packages", "build", "servers"]),
-    suite("hosts", Lane::Wait, &["packages", "build", "batch", "readme"]),
+    suite("network", Lane::Wait, &["packages", "build", "tree-debian"]),
+    suite(
+        "cluster",
+        Lane::Wait,
+        &["packages", "build", "tree-batch", "tree-services", "tree-more"],
+    ),
+    suite("servers", Lane::Wait, &["packages", "build", "tree-servers"]),
+    suite(
+        "hosts",
+        Lane::Wait,
+        &["packages", "build", "tree-services", "tree-batch", "tree-readme"],
+    ),
     suite("batch", Lane::Wait, BUILT),
     suite("interop", Lane::Wait, BUILT),
     suite("udocker", Lane::Wait, &["packages", "build", "tools"]),
-    suite("integration", Lane::Wait, &["packages", "build", "integration"]),
+    suite("integration", Lane::Wait, &["packages", "build", "tree-integration"]),
     part("lab-units", Lane::Check, When::Code, &["lab-packages"], Run::Task(&["lab", "units"])),
     part(
         "lab-trial",
@@ -127,7 +139,10 @@ const fn part(
     Part { name, lane, when, needs, megabytes: 0, run }
 }
 
-/// A tree of Debian, or what else a mirror has, of this name ([`testkit::trees`]).
+/// What the names of parts that make trees begin with.
+const TREE: &str = "tree-";
+
+/// A tree of Debian, or what else a mirror has: behind [`TREE`] its name in [`testkit::trees`].
 const fn tree(name: &'static str) -> Part {
     let part = part(name, Lane::SetUp, When::Code, &["packages"], Run::Task(&["setup", "tree"]));
     Part { megabytes: 4_000, ..part }
@@ -205,7 +220,7 @@ impl Part {
                 let mut command = Command::new(own);
                 command.args(words);
                 if words == ["setup", "tree"] {
-                    command.arg(self.name);
+                    command.arg(self.name.trim_start_matches(TREE));
                 }
                 if self.name.starts_with("lab") {
                     command.env("CORACLE_BIN", directory().join("coracle"));
@@ -269,4 +284,35 @@ fn lints() -> Vec<Command> {
         cargo(&["clippy", "--release", "--locked", "--quiet", "--manifest-path", STAGE]);
     stage.arg("--target-dir").arg(target().join("stage")).args(["--", "-D", "warnings"]);
     [all, stage].iter().map(|command| by_way_of(&["nice", "-n", "10"], command)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_needs_are_parts_before() {
+        for (at, part) in ALL.iter().enumerate() {
+            assert!(ALL[..at].iter().all(|other| other.name != part.name), "{}", part.name);
+            for need in part.needs {
+                let found = ALL.iter().position(|other| other.name == *need);
+                let found = found.unwrap_or_else(|| panic!("{}: no part {need}", part.name));
+                // Within a lane what is needed comes first, or the lane would wait for itself.
+                assert!(ALL[found].lane != part.lane || found < at, "{}: {need}", part.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_comes_with_what_it_needs() {
+        let names: Vec<&str> = with_needs(&["posix"]).iter().map(|part| part.name).collect();
+        assert_eq!(names, ["packages", "tools", "build", "posix"]);
+    }
+
+    #[test]
+    fn documents_alone_need_little() {
+        let usual = |change| ALL.iter().filter(|part| part.is_usual(change)).count();
+        assert_eq!(usual(Change::Documents), 1);
+        assert!(usual(Change::Lab) < usual(Change::Code) && usual(Change::Code) < ALL.len());
+    }
 }
