@@ -4,6 +4,7 @@ records/ID/               records of one figure, as `coracle-lab run` keeps them
 records/campaign.json     the size, and of each figure whether it is made, else why not
 records/.gitignore        leaves all but this file out of a repository
 index.html, ID/           the page; a figure's directory has its records compressed
+summary.html              the verdicts of the page, without any file beside
 
 `campaign.json` is written anew after each figure, and is whole at any moment.
 """

@@ -219,8 +219,8 @@ def report(
     one = len(campaigns) == 1
     title = campaigns[0].title if one else TITLE
     into = place or own.into
-    trusted = page.write(title, text(campaigns, own), sections, into, oracle)
-    note(f"the page is {into / 'index.html'}")
+    trusted = page.write(title, text(campaigns, own), sections, into, oracle, alone=True)
+    note(f"the page is {into / 'index.html'}; the verdicts alone are {into / page.ALONE}")
     return trusted
 
 

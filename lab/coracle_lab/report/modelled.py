@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,24 +43,34 @@ def html(form: Form, figure: Figure, into: Path, name: str) -> str:
     kind, about = form["model"], f"{figure.title} (model)"
     x = max((point["x"] for point in form["points"]), default=0)
     words = CAPTIONS[kind].format(base=form["base"], x=x)
-    inputs = "; ".join(
-        f"{one['name']} of {one['from']} ({' + '.join(one['responses'])})" for one in form["inputs"]
-    )
     links = ", ".join(
         markup.link(f"{name}/{file}", text)
         for file, text in (("model.json", "model (JSON)"), ("model.csv", "model (CSV)"))
     )
+    drawn = draw.drawn(LAYOUTS[kind], [picture(form)], into, name, about, words)
+    return _body(form, figure, drawn, [("files", links)])
+
+
+def alone(form: Form, figure: Figure) -> str:
+    """Returns the HTML of a model on a page without files beside it."""
+    return _body(form, figure, "", [])
+
+
+def _body(form: Form, figure: Figure, drawn: str, links: Sequence[tuple[str, str]]) -> str:
+    inputs = "; ".join(
+        f"{one['name']} of {one['from']} ({' + '.join(one['responses'])})" for one in form["inputs"]
+    )
     pairs = [
-        ("model", markup.text(kind)),
+        ("model", markup.text(form["model"])),
         ("error", markup.text(form["error"]["words"])),
         ("inputs", markup.text(inputs)),
         *([("messages", markup.text(form["profile"]))] if form["profile"] else []),
         ("bootstrap", markup.text(f"{form['resamples']} draws, seed {form['seed']}")),
-        ("files", links),
+        *links,
     ]
     return "".join((
         markup.paragraph("This is a model, and no measurement.", "note"),
-        draw.drawn(LAYOUTS[kind], [picture(form)], into, name, about, words),
+        drawn,
         markup.facts(pairs),
         markup.folded("The model's numbers", [table(form)]),
         f'<div class="small">{markup.bullets(form["words"])}</div>' if form["words"] else "",

@@ -55,11 +55,15 @@ class Section:
 
 @dataclass(frozen=True)
 class Made:
-    """A section as HTML, what the summary says of it, and the red line if A/A fails."""
+    """A section as HTML, what the summary says of it, and the red line if A/A fails.
+
+    `alone` is the section on a page without files beside it: it has no picture and links to none.
+    """
 
     html: str
     entry: Entry
     alarm: str | None = None
+    alone: str = ""
 
 
 def made(section: Section, into: Path, study_files: Path | None) -> Made:
@@ -69,31 +73,36 @@ def made(section: Section, into: Path, study_files: Path | None) -> Made:
     if section.form is not None:
         body = modelled.html(section.form, figure, into, name)
         words = textwrap.shorten(f"a model: {section.form['error']['words']}", 200)
-        return Made(_frame(name, figure, body), Entry(name, _name(figure), told=words))
+        alone = _frame(name, figure, modelled.alone(section.form, figure))
+        return Made(_frame(name, figure, body), Entry(name, _name(figure), told=words), alone=alone)
     why = _why_missing(section)
     if section.store is None or why is not None:
+        note = markup.paragraph(f"Not made: {why}", "note")
         return Made(
-            _frame(name, figure, markup.paragraph(f"Not made: {why}", "note")
-                   + _study(figure, into, name, study_files)),
+            _frame(name, figure, note + _study(figure, into, name, study_files)),
             Entry(name, _name(figure), missing=why),
-        )  # fmt: skip
+            alone=_frame(name, figure, note),
+        )
     found = analyse(section.store, figure.responses)
     shown = _shown(found)
     files.write(found, shown, into / name)
     alarm = None
     if not found.trusted:
         alarm = f"{_name(figure)}: {next(one.text for one in _every(found) if not one.trusted)}"
+    guard = markup.paragraph(alarm, "alarm") if alarm else _guards(found)
+    verdicts = _verdicts(found, figure, shown)
+    end = _rows(found) + _shows_not(found, figure)
     body = "".join((
-        markup.paragraph(alarm, "alarm") if alarm else _guards(found),
+        guard,
         _pictures(found, figure, shown, into, name),
-        _verdicts(found, figure, shown),
-        _provenance(found, name),
+        verdicts,
+        markup.facts([*_provenance(found), ("files", files.links(name))]),
         _study(figure, into, name, study_files),
         _tables(found, shown),
         _order(found, name, _name(figure)),
-        _rows(found),
-        _shows_not(found, figure),
+        end,
     ))  # fmt: skip
+    alone = "".join((guard, verdicts, markup.facts(_provenance(found)), end))
     over = bool(found.over())
     entry = Entry(
         name,
@@ -104,7 +113,7 @@ def made(section: Section, into: Path, study_files: Path | None) -> Made:
         screened=found.screened,
         margin=found.design.margin,
     )
-    return Made(_frame(name, figure, body), entry, alarm)
+    return Made(_frame(name, figure, body), entry, alarm, _frame(name, figure, alone))
 
 
 def _why_missing(section: Section) -> str | None:
@@ -202,14 +211,15 @@ def _study(figure: Figure, into: Path, name: str, study_files: Path | None) -> s
 # Where it comes from.
 
 
-def _provenance(found: Analysis, name: str) -> str:
+def _provenance(found: Analysis) -> list[tuple[str, str]]:
+    """Returns names and values; the values are HTML."""
     design = found.design
     blocks = len({record.block for record in found.every if record.block})
     kind = {"completely-randomised": "completely randomised", "blocks": "randomised blocks"}
     application = design.application
     command = " ".join(application.command) if application is not None else ""
     facts = [one["facts"] for one in found.sessions]
-    pairs = [
+    return [
         ("date", markup.text(found.dates())),
         ("commit", markup.text(_each(one.get("commit") or "not a source tree" for one in facts))),
         ("seed", markup.text(design.seed)),
@@ -220,9 +230,7 @@ def _provenance(found: Analysis, name: str) -> str:
         ("sessions", markup.text(len({record.session for record in found.every}))),
         ("command", f"<code>{markup.text(command)}</code>"),
         ("versions", markup.text(_versions(found) or "not recorded")),
-        ("files", files.links(name)),
     ]  # fmt: skip
-    return markup.facts(pairs)
 
 
 def _each(texts: Any) -> str:

@@ -1,4 +1,4 @@
-"""Records as they are committed: one small file, of which the same bytes come out again.
+"""Records as they stand beside a page: one small file, of which the same bytes come out again.
 
 The values of a field stand together, because neighbours are alike: a third less than compressed
 lines. The file is JSON, compressed by xz: an object with `order`, the number of the table that

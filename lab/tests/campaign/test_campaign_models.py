@@ -88,9 +88,13 @@ def test_a_model_is_made_or_listed_with_the_reason(tmp_path: Path) -> None:
     assert [one["from"] for one in form["inputs"]] == ["S"]
     assert form["error"]["words"] in said
     assert str(tmp_path) not in page
+    alone = (tmp_path / "summary.html").read_text()
+    assert form["error"]["words"] in re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", alone))
+    assert "This is a model, and no measurement." in alone and "<svg" not in alone
     # Made again, it is the same.
     papers.report([campaign], own, None)
     assert (tmp_path / "index.html").read_text() == page
+    assert (tmp_path / "summary.html").read_text() == alone
 
 
 @pytest.mark.parametrize(

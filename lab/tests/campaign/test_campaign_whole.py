@@ -191,6 +191,7 @@ def test_a_campaign_that_is_killed_twice_goes_on_and_lists_what_is_missing(
     page = (into / "index.html").read_text()
     for text in ("a start", "it takes too long", "there-is-no-such-program", "absent"):
         assert text in page
+        assert text in (into / "summary.html").read_text()
     assert finish(user, "report", "c.toml")[0] == trusted
     assert (into / "index.html").read_text() == page
 

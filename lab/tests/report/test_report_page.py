@@ -6,6 +6,7 @@ import csv
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from coracle_lab.cli import main
 from coracle_lab.design import Row
 from coracle_lab.report import page, published
 from coracle_lab.report.analysis import analyse
-from coracle_lab.report.directory import opened
+from coracle_lab.report.directory import below, figure_of, opened
 from coracle_lab.report.tables import Shown
 from coracle_lab.run import packed
 from coracle_lab.run.store import Store
@@ -58,10 +59,10 @@ class Reader(HTMLParser):
             self.text.append(data)
 
 
-def read(into: Path) -> tuple[str, Reader]:
+def read(into: Path, name: str = "index.html") -> tuple[str, Reader]:
     """Returns the page's text with single spaces, and what was read."""
     reader = Reader()
-    reader.feed((into / "index.html").read_text(encoding="utf-8"))
+    reader.feed((into / name).read_text(encoding="utf-8"))
     return re.sub(r"\s+", " ", " ".join(reader.text)), reader
 
 
@@ -210,6 +211,38 @@ def test_made_twice_all_files_are_equal(example: Path, tmp_path: Path) -> None:
 def _files(directory: Path) -> dict[str, bytes]:
     paths = (path for path in directory.rglob("*") if path.is_file())
     return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
+
+
+def test_the_verdicts_alone_are_one_file_that_links_to_none(example: Path, tmp_path: Path) -> None:
+    stores = [(path, opened(path)) for path in below(example) if path.name in ("ep", "hpl")]
+    sections = [page.Section(figure_of(one, path.name), one) for path, one in stores]
+    missing = replace(sections[0].figure, id="missing", title="another")
+    sections.append(page.Section(missing, None, "it was not asked for"))
+    assert page.write("all", "What is compared.", sections, tmp_path, alone=True)
+    said, reader = read(tmp_path, page.ALONE)
+    assert not reader.tags & {"svg", "img", "script"}
+    assert len(reader.references) > len(sections)
+    assert {one for one in reader.references if not one.startswith("#")} <= {"data:,"}
+    assert {one[1:] for one in reader.references if one.startswith("#")} <= set(reader.ids)
+    whole = text(tmp_path)
+    for words in (
+        "What is compared.",
+        "equal within ±1 % (TOST)",
+        "A/A holds",
+        "exit status 7",
+        "EP & <b>ranks</b> (oversubscribed)",
+        "Not made: it was not asked for",
+        "What this does not show",
+        "index.html too",
+    ):
+        assert words in said, words
+    # It has each verdict of the page, and of each figure where it was measured.
+    for words in ("slower by", "GiB", "rows, margin"):
+        assert said.count(words) == whole.count(words) > 0, words
+    sizes = [(tmp_path / name).stat().st_size for name in (page.ALONE, "index.html")]
+    assert sizes[0] < sizes[1] / 4
+    # It is written where it is asked for.
+    assert not (example / "report" / page.ALONE).exists()
 
 
 def test_a_failing_a_a_is_a_red_line_and_no_verdict(

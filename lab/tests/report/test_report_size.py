@@ -1,4 +1,4 @@
-"""How much room a figure takes, because its page is committed with all of its files."""
+"""How much room a figure takes, because its page is kept with all of its files."""
 
 from __future__ import annotations
 
