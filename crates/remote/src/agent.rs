@@ -2,10 +2,10 @@
 //!
 //! There are two processes. The first is the *guard*; it only waits. Its child, the agent proper,
 //! speaks with the driver and starts programs (`session`). It tells the guard which programs live
-//! and what is to be done at the end. When the agent ends, for whatever reason, its programs become
-//! children of the guard (`PR_SET_CHILD_SUBREAPER`), which ends them and cleans up (`ending`). So
-//! there is one way to the end, and a killed agent takes it too. If the guard is killed, the agent
-//! gets a signal from the kernel and does the same itself.
+//! and what is to be done at the end. When the agent has served or was killed, the guard ends its
+//! programs and cleans up (`ending`); as `PR_SET_CHILD_SUBREAPER` it is the parent of what a killed
+//! agent leaves. The agent stays until that is done: if the guard is killed, before or meanwhile,
+//! the agent does the same itself.
 //!
 //! **What is ended**: every program of [`crate::wire::messages::Start`], its group and its session,
 //! when the program or the agent ends. A process that begins another session (the supervisor of a

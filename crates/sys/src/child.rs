@@ -16,9 +16,11 @@
 //! [setsid(2)](https://man7.org/linux/man-pages/man2/setsid.2.html).
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use rustix::net::SendFlags;
 use rustix::process::{Pid, Signal};
 
 /// Puts the command's process into a session of its own. `end` is the signal that it gets when the
@@ -61,6 +63,28 @@ fn prepare(command: &mut Command, own_session: bool, end: Option<Signal>) {
     // SAFETY: between `fork` and `execve` only system calls are made, by functions that allocate
     // nothing and take no lock: `io::Error::from` of an errno holds a number.
     unsafe { command.pre_exec(prepare) };
+}
+
+/// Has the command's process send a packet just before it executes its program: this letter and its
+/// process id in four bytes, little-endian. So whoever reads the socket knows of the process, also
+/// if the caller is killed before it does. Comes after [`apart`].
+///
+/// # Errors
+/// If the socket cannot be duplicated. That nobody reads it is none.
+pub fn announced(command: &mut Command, socket: BorrowedFd<'_>, letter: u8) -> io::Result<()> {
+    let socket = rustix::io::fcntl_dupfd_cloexec(socket, 3)?;
+    let announce = move || -> io::Result<()> {
+        let mut packet = [letter; 5];
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        packet[1..].copy_from_slice(&pid.to_le_bytes());
+        let send = || rustix::net::send(&socket, &packet, SendFlags::NOSIGNAL);
+        let _ = rustix::io::retry_on_intr(send);
+        Ok(())
+    };
+    // SAFETY: between `fork` and `execve` only system calls are made, by functions that allocate
+    // nothing and take no lock.
+    unsafe { command.pre_exec(announce) };
+    Ok(())
 }
 
 /// Lets a command's process begin with no signal blocked, whatever the caller blocks.

@@ -24,6 +24,11 @@ pub(super) const ASKED: [i32; 3] = [1, 2, 15];
 /// What the agent tells the guard; one message is one packet.
 #[derive(Debug)]
 pub(super) enum Note {
+    /// This process, of a group and session of its own, is about to become a program. It tells so
+    /// itself: the agent may be killed before it has learned who that is.
+    Starting(i32),
+    /// It has not become one.
+    NotStarted,
     /// A program lives: its process, group and session.
     Started(i32),
     /// Nothing of it lives.
@@ -36,19 +41,27 @@ pub(super) enum Note {
     Bye,
     /// Somebody has asked one of the processes to end.
     Asked,
+    /// The agent has served, and waits for the guard.
+    Over,
 }
+
+/// The letter of [`Note::Starting`].
+pub(super) const STARTING: u8 = b'p';
 
 impl Note {
     /// As a packet: a letter, and what belongs to it.
     pub(super) fn pack(&self) -> Vec<u8> {
         let number = |letter: u8, pid: &i32| [&[letter], &pid.to_le_bytes()[..]].concat();
         match self {
+            Self::Starting(pid) => number(STARTING, pid),
+            Self::NotStarted => b"n".to_vec(),
             Self::Started(pid) => number(b's', pid),
             Self::Ended(pid) => number(b'e', pid),
             Self::Holds(holder) => [b"h", &holder.pack()[..]].concat(),
             Self::AtEnd(words) => [b"c", words.join("\0").as_bytes()].concat(),
             Self::Bye => b"b".to_vec(),
             Self::Asked => b"a".to_vec(),
+            Self::Over => b"o".to_vec(),
         }
     }
 
@@ -57,6 +70,8 @@ impl Note {
         let (letter, rest) = packet.split_first()?;
         let number = || rest.try_into().ok().map(i32::from_le_bytes);
         Some(match letter {
+            &STARTING => Self::Starting(number()?),
+            b'n' => Self::NotStarted,
             b's' => Self::Started(number()?),
             b'e' => Self::Ended(number()?),
             b'h' => Self::Holds(Holder::unpack(rest)?),
@@ -66,6 +81,7 @@ impl Note {
             }
             b'b' => Self::Bye,
             b'a' => Self::Asked,
+            b'o' => Self::Over,
             _ => return None,
         })
     }
@@ -92,6 +108,8 @@ pub enum Exit {
 #[derive(Debug, Default)]
 pub(super) struct Rest {
     groups: Vec<Pid>,
+    /// One that may be a group.
+    starting: Option<Pid>,
     holder: Option<Holder>,
     words: Vec<String>,
     bye: bool,
@@ -103,17 +121,24 @@ impl Rest {
     /// Keeps what the agent tells.
     pub(super) fn note(&mut self, note: Note) {
         match note {
-            Note::Started(pid) => self.groups.extend(Pid::from_raw(pid)),
+            Note::Starting(pid) => self.starting = Pid::from_raw(pid),
+            Note::NotStarted => self.starting = None,
+            Note::Started(pid) => {
+                self.starting = None;
+                self.groups.extend(Pid::from_raw(pid));
+            }
             Note::Ended(pid) => self.groups.retain(|group| group.as_raw_nonzero().get() != pid),
             Note::Holds(holder) => self.holder = Some(holder),
             Note::AtEnd(words) => self.words = words,
             Note::Bye => self.bye = true,
             Note::Asked => self.asked = true,
+            Note::Over => {}
         }
     }
 
     /// Does it.
     pub(super) fn finish(mut self, signals: &SignalFd) -> Exit {
+        self.groups.extend(self.starting.take());
         end(&self.groups, signals, &mut self.asked);
         let Some(holder) = self.holder.take() else {
             return if self.bye { Exit::Closed } else { Exit::Lost };
@@ -218,6 +243,8 @@ mod tests {
         let holder = Holder::take(dir.path(), "c", Duration::from_millis(1500)).unwrap();
         let words = vec!["a b".to_owned(), String::new(), "c".to_owned()];
         for note in [
+            Note::Starting(7),
+            Note::NotStarted,
             Note::Started(7),
             Note::Ended(i32::MAX),
             Note::Holds(holder),
@@ -225,10 +252,30 @@ mod tests {
             Note::AtEnd(Vec::new()),
             Note::Bye,
             Note::Asked,
+            Note::Over,
         ] {
             let arrived = Note::unpack(&note.pack()).unwrap();
             assert_eq!(format!("{arrived:?}"), format!("{note:?}"));
         }
         assert!(Note::unpack(b"").is_none() && Note::unpack(b"s12").is_none());
+    }
+
+    #[test]
+    fn one_that_was_being_started_is_ended_too() {
+        let mut rest = Rest::default();
+        let groups = |rest: &Rest| -> Vec<i32> {
+            let all = rest.groups.iter().chain(&rest.starting);
+            all.map(|pid| pid.as_raw_nonzero().get()).collect()
+        };
+        for (note, expected) in [
+            (Note::Starting(7), &[7][..]),
+            (Note::Started(7), &[7]),
+            (Note::Starting(8), &[7, 8]),
+            (Note::NotStarted, &[7]),
+            (Note::Starting(9), &[7, 9]),
+        ] {
+            rest.note(note);
+            assert_eq!(groups(&rest), expected);
+        }
     }
 }

@@ -1,6 +1,10 @@
 //! The process that waits for the agent's end and then ends what is left.
+//!
+//! Either of the two may be killed at any moment, so neither leaves the work to the other and goes:
+//! an agent that has served tells the guard so, and stays until the guard has done all. A guard that
+//! was killed is not always seen as dead at once, and it may be killed later.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -20,11 +24,23 @@ const CHILD: i32 = 17;
 pub(super) struct ToGuard(OwnedFd);
 
 impl ToGuard {
+    /// Of this socket.
+    #[cfg(test)]
+    pub(super) const fn of(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+
     /// Tells something. A guard that is gone is noticed by the signal that its end causes.
     pub(super) fn tell(&self, note: &Note) {
         let bytes = note.pack();
         // A full socket waits for the guard, which does nothing but read.
         while rustix::net::send(&self.0, &bytes, SendFlags::NOSIGNAL) == Err(Errno::INTR) {}
+    }
+}
+
+impl AsFd for ToGuard {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -36,6 +52,34 @@ pub(super) struct Ends {
     pub(super) to_guard: ToGuard,
     /// The signals of this process.
     pub(super) signals: SignalFd,
+}
+
+impl Ends {
+    /// Has the guard do what is to be done at the end, and waits for it. False if the guard is gone
+    /// before that.
+    pub(super) fn finish(&self) -> bool {
+        self.to_guard.tell(&Note::Over);
+        loop {
+            let mut ready = [
+                PollFd::new(&self.to_guard, PollFlags::IN),
+                PollFd::new(&self.signals, PollFlags::IN),
+            ];
+            let _ = poll(&mut ready, None);
+            while let Ok(Some(received)) = self.signals.next() {
+                // The guard's end sends one, too.
+                if ASKED.contains(&received.number)
+                    && rustix::process::getppid() == Some(self.guard)
+                {
+                    let _ = rustix::process::kill_process(self.guard, Signal::TERM);
+                }
+            }
+            match rustix::net::recv(&self.to_guard, &mut [0; 1][..], RecvFlags::DONTWAIT) {
+                Ok((count, _)) => return count > 0,
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
 }
 
 /// Blocks the signals that both processes take by descriptor. Programs get an empty mask from
@@ -74,12 +118,17 @@ pub(super) fn guarded(agent: impl FnOnce(Ends) -> Result<(), Error>) -> Result<E
         ForkResult::Parent(child) => {
             drop((far, agent));
             let rest = wait(child, &near, &signals);
-            Ok(rest.finish(&signals))
+            let exit = rest.finish(&signals);
+            // The agent goes now, and before this process: who waits for this one has waited for
+            // both.
+            let _ = rustix::net::send(&near, &[0], SendFlags::NOSIGNAL);
+            let _ = rustix::io::retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()));
+            Ok(exit)
         }
     }
 }
 
-/// Reads notes until the agent has ended.
+/// Reads notes until the agent has served or has ended.
 fn wait(agent: Pid, notes: &OwnedFd, signals: &SignalFd) -> Rest {
     let mut rest = Rest::default();
     let mut buffer = vec![0; 64 << 10];
@@ -107,11 +156,11 @@ fn wait(agent: Pid, notes: &OwnedFd, signals: &SignalFd) -> Rest {
                     }
                     return rest;
                 }
-                Ok((count, _)) => {
-                    if let Some(note) = Note::unpack(&buffer[..count]) {
-                        rest.note(note);
-                    }
-                }
+                Ok((count, _)) => match Note::unpack(&buffer[..count]) {
+                    Some(Note::Over) => return rest,
+                    Some(note) => rest.note(note),
+                    None => {}
+                },
                 Err(Errno::INTR) => {}
                 // The agent holds the other end while it lives.
                 Err(_) => break,

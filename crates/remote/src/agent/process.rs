@@ -8,6 +8,8 @@ use std::process::{Child, Stdio};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 
+use super::ending::{Note, STARTING};
+use super::guard::ToGuard;
 use crate::wire::messages::{Ended, Start};
 use crate::wire::{Error, Kind, PIECE, WINDOW};
 
@@ -30,11 +32,11 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a program.
+    /// Starts a program, whose process tells the guard of itself.
     ///
     /// # Errors
     /// The reason, with the program's name.
-    pub(super) fn start(request: Start) -> Result<Self, String> {
+    pub(super) fn start(request: Start, guard: &ToGuard) -> Result<Self, String> {
         let mut command = super::command(&request.words).ok_or("no program is given")?;
         let input = if request.input { Stdio::piped() } else { Stdio::null() };
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -52,7 +54,12 @@ impl Process {
         }
         sys::child::apart(&mut command, Some(Signal::TERM));
         let failed = |error| format!("cannot start {}: {error}", request.words[0]);
-        let mut child = command.spawn().map_err(failed)?;
+        sys::child::announced(&mut command, guard.as_fd(), STARTING).map_err(failed)?;
+        let spawned = command.spawn();
+        if spawned.is_err() {
+            guard.tell(&Note::NotStarted);
+        }
+        let mut child = spawned.map_err(failed)?;
         let pid = Pid::from_child(&child);
         let stdin = child.stdin.take().map(OwnedFd::from);
         let outputs =
@@ -207,5 +214,34 @@ impl Process {
     /// How it ended, when all output has been given.
     pub(super) fn over(&self) -> Option<Ended> {
         self.ended.filter(|_| self.outputs.iter().all(Option::is_none))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+
+    use super::*;
+
+    /// The agent may be killed at any moment, also before it has learned that a program has begun.
+    #[test]
+    fn a_process_announces_itself() {
+        let (near, far) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        let far = ToGuard::of(far);
+        let note = || {
+            let mut packet = [0; 16];
+            let (count, _) = recv(&near, &mut packet[..], RecvFlags::DONTWAIT).ok()?;
+            Note::unpack(&packet[..count])
+        };
+        let mut process = Process::start(Start::new(["true"]), &far).unwrap();
+        let pid = process.pid.as_raw_nonzero().get();
+        assert!(matches!(note(), Some(Note::Starting(told)) if told == pid));
+        assert!(note().is_none());
+        process.child.wait().unwrap();
+        Process::start(Start::new(["/no/such/program"]), &far).unwrap_err();
+        assert!(matches!(note(), Some(Note::Starting(_))));
+        assert!(matches!(note(), Some(Note::NotStarted)));
     }
 }

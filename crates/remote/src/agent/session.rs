@@ -72,8 +72,10 @@ pub(super) fn serve(
     let done = session.run(&input, &output);
     session.flush(&output);
     drop((input, output));
-    if rustix::process::getppid() != Some(session.ends.guard) {
-        session.rest.finish(&session.ends.signals);
+    // Without its processes: their pipes are closed now.
+    let Session { ends, rest, .. } = session;
+    if !ends.finish() {
+        rest.finish(&ends.signals);
     }
     done
 }
@@ -196,7 +198,7 @@ impl Session<'_> {
             Kind::Hello if self.hello.is_none() => return self.hello(unpack(kind, payload)?),
             _ if self.hello.is_none() => return Err(wire::Error::Unexpected(kind)),
             Kind::Ping => self.send(Kind::Pong, 0, &[]),
-            Kind::Start => match Process::start(unpack_start(payload)?) {
+            Kind::Start => match Process::start(unpack_start(payload)?, &self.ends.to_guard) {
                 Ok(process) => {
                     self.note(Note::Started(process.pid.as_raw_nonzero().get()));
                     self.processes.insert(id, process);

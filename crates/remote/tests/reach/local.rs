@@ -58,6 +58,10 @@ pub(crate) fn cases<'a>(suite: &mut Suite<'a>, kit: &'a Kit) {
         ("local::files", files),
         ("local::a_killed_agent_leaves_nothing", a_killed_agent_leaves_nothing),
         ("local::a_killed_guard_leaves_nothing", a_killed_guard_leaves_nothing),
+        (
+            "local::a_guard_killed_at_the_end_leaves_nothing",
+            a_guard_killed_at_the_end_leaves_nothing,
+        ),
         ("local::a_dropped_channel_ends_its_programs", a_dropped_channel_ends_its_programs),
         ("local::a_killed_driver_is_cleaned_up_after", killed_driver),
         ("local::an_agent_takes_over", take_over),
@@ -212,14 +216,33 @@ fn a_killed_agent_leaves_nothing(kit: &Kit) {
 fn a_killed_guard_leaves_nothing(kit: &Kit) {
     let channel = open(&kit.local(), &visitor());
     let (_running, pids) = stubborn(&channel);
-    let stat = std::fs::read_to_string(format!("/proc/{}/status", channel.facts().pid)).unwrap();
-    let line = stat.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap();
-    let guard = rustix::process::Pid::from_raw(line.trim().parse().unwrap()).unwrap();
-    rustix::process::kill_process(guard, rustix::process::Signal::KILL).unwrap();
     let agent = channel.facts().pid;
+    kill(parent(agent));
     eventually("agent and programs have ended", 20, || {
         !lives(agent) && pids.iter().all(|&pid| !lives(pid))
     });
+}
+
+/// The driver is lost first, and then the guard is killed, while it waits for a program that does
+/// not obey.
+fn a_guard_killed_at_the_end_leaves_nothing(kit: &Kit) {
+    let channel = open(&kit.local(), &visitor());
+    let asked = kit.dir("end").join("asked");
+    let script =
+        format!("trap 'echo >{}' TERM; echo $$; while :; do sleep 0.1; done", asked.display());
+    let running = channel.start(&sh(&script)).unwrap();
+    let program = first_number(&running);
+    let agent = channel.facts().pid;
+    let guard = parent(agent);
+    drop(channel);
+    eventually("the program is asked to end", 20, || asked.exists());
+    kill(guard);
+    eventually("agent and program have ended", 20, || !lives(agent) && !lives(program));
+}
+
+fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }
 
 fn a_dropped_channel_ends_its_programs(kit: &Kit) {
