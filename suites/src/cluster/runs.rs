@@ -1,8 +1,9 @@
 //! `[run]`, `cluster run`, and how `up` ends.
 
+use std::fs;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::command::{Input, run_with, until};
 use testkit::person::LIMIT;
 use testkit::running::Running;
@@ -106,7 +107,27 @@ fn run_on_a_terminal(lab: &Lab<'_>) {
     terminal.expect("go");
     terminal.type_in(b"\x03").expect("a key");
     assert_eq!(terminal.end().and_then(|status| status.code()), Some(9));
+    // Also where the driver sees the key and the end of the program at once.
+    let mut terminal = Terminal::spawn(&lab.command(&words), 24, 80).expect("a terminal");
+    terminal.expect("go");
+    let driver = Pid::from_raw(terminal.id().cast_signed()).expect("a process");
+    kill_process(driver, Signal::STOP).expect("the driver");
+    terminal.type_in(b"\x03").expect("a key");
+    let ended = until(LIMIT, || has_ended_child(terminal.id()).then_some(()));
+    assert!(ended.is_some(), "{}", terminal.text());
+    kill_process(driver, Signal::CONT).expect("the driver");
+    assert_eq!(terminal.end().and_then(|status| status.code()), Some(9), "{}", terminal.text());
     lab.cluster("down", &[]).ok();
+}
+
+/// Whether a child of a process waits to be reaped.
+fn has_ended_child(parent: u32) -> bool {
+    let all = fs::read_dir("/proc").expect("processes").flatten();
+    let stats = all.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    let begin = format!("Z {parent} ");
+    stats
+        .into_iter()
+        .any(|stat| stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with(&begin)))
 }
 
 /// A batch system sends SIGTERM to `up`, whose application decides.

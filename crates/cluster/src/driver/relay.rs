@@ -38,6 +38,15 @@ impl Signals {
     }
 }
 
+impl Drop for Signals {
+    /// What came while a command ran was for the command, and the command's end may be seen first.
+    /// Still pending when it is let through again, it would end this process in place of the
+    /// command's status.
+    fn drop(&mut self) {
+        while let Ok(Some(_)) = self.fd.next() {}
+    }
+}
+
 /// How often is looked whether the command has ended while signals are waited for.
 const LOOK: Duration = Duration::from_millis(50);
 
