@@ -1,13 +1,16 @@
 //! A running program: its output is watched, signals and input are sent to it.
 
-use std::io::{Read, Write as _};
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::command::{until, wait};
@@ -17,9 +20,14 @@ use crate::command::{until, wait};
 pub struct Running {
     child: Child,
     output: Arc<Mutex<Vec<u8>>>,
+    /// Standard output and error, as long as they are read.
+    pipes: Vec<Weak<OwnedFd>>,
     deaf: Arc<AtomicBool>,
     words: String,
 }
+
+/// So long after its end is waited for what it has written, where others write to its output too.
+const OTHERS: Duration = Duration::from_secs(3);
 
 impl Running {
     /// Starts the command with piped input; standard output and error are collected together.
@@ -33,9 +41,11 @@ impl Running {
             command.process_group(0).spawn().unwrap_or_else(|error| panic!("{words}: {error}"));
         let output = Arc::new(Mutex::new(Vec::new()));
         let deaf = Arc::new(AtomicBool::new(false));
-        watch(child.stdout.take(), &output, &deaf);
-        watch(child.stderr.take(), &output, &deaf);
-        Self { child, output, deaf, words }
+        let streams =
+            [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
+        let pipes = streams.into_iter().flatten();
+        let pipes = pipes.map(|pipe| watch(pipe, &output, &deaf)).collect();
+        Self { child, output, pipes, deaf, words }
     }
 
     /// The output so far.
@@ -98,10 +108,11 @@ impl Running {
     }
 
     /// Waits for its end: the exit code, 128 + n after signal n, -1 if it had to be killed after
-    /// `limit`.
+    /// `limit`. What it has written is in [`Running::text`] then.
     pub fn end(&mut self, limit: Duration) -> i32 {
         let Some(status) = wait(&mut self.child, limit) else { return -1 };
-        thread::sleep(Duration::from_millis(30));
+        let are_empty = || self.pipes.iter().all(|pipe| is_empty(pipe, &self.output));
+        until(OTHERS, || are_empty().then_some(()));
         status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
     }
 }
@@ -113,24 +124,52 @@ impl Drop for Running {
     }
 }
 
-fn watch(
-    pipe: Option<impl Read + Send + 'static>,
-    output: &Arc<Mutex<Vec<u8>>>,
-    deaf: &Arc<AtomicBool>,
-) {
-    let (Some(mut pipe), output, deaf) = (pipe, Arc::clone(output), Arc::clone(deaf)) else {
-        return;
-    };
+/// Whether all that was written to a pipe is in `output`. Its end may be held by processes that live
+/// on, so its end of file says nothing about this one.
+fn is_empty(pipe: &Weak<OwnedFd>, output: &Mutex<Vec<u8>>) -> bool {
+    // One that is not read any more has ended.
+    let Some(pipe) = pipe.upgrade() else { return true };
+    // No piece is on its way while this is held.
+    let _held = output.lock().unwrap_or_else(PoisonError::into_inner);
+    rustix::io::ioctl_fionread(&*pipe).is_ok_and(|count| count == 0)
+}
+
+/// Collects what comes by a pipe.
+fn watch(pipe: OwnedFd, output: &Arc<Mutex<Vec<u8>>>, deaf: &Arc<AtomicBool>) -> Weak<OwnedFd> {
+    let (pipe, output, deaf) = (Arc::new(pipe), Arc::clone(output), Arc::clone(deaf));
+    let weak = Arc::downgrade(&pipe);
     thread::spawn(move || {
         let mut buffer = [0; 8192];
-        while let Ok(count) = pipe.read(&mut buffer) {
-            if count == 0 || deaf.load(Ordering::Relaxed) {
-                break;
+        loop {
+            if poll(&mut [PollFd::new(&*pipe, PollFlags::IN)], None).is_err() {
+                continue;
             }
-            output
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .extend_from_slice(&buffer[..count]);
+            // Read under the lock: see `is_empty`.
+            let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+            match rustix::io::read(&*pipe, &mut buffer[..]) {
+                Ok(count @ 1..) if !deaf.load(Ordering::Relaxed) => {
+                    output.extend_from_slice(&buffer[..count]);
+                }
+                Err(Errno::INTR) => {}
+                _ => break,
+            }
         }
     });
+    weak
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Also where the machine is busy, and where another process holds the output.
+    #[test]
+    fn all_output_is_there_at_the_end() {
+        for _ in 0..20 {
+            let script = "sleep 5 & head -c 300000 /dev/zero; echo last >&2";
+            let mut running = Running::start(Command::new("sh").args(["-c", script]));
+            assert_eq!(running.end(Duration::from_secs(20)), 0);
+            assert_eq!(running.text().len(), 300_005);
+        }
+    }
 }

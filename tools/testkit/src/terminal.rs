@@ -24,6 +24,8 @@ pub struct Terminal {
     master: std::fs::File,
     child: Child,
     shown: Arc<Mutex<Vec<u8>>>,
+    /// Ends when nobody has the terminal any more, after all that was shown.
+    screen: thread::JoinHandle<()>,
 }
 
 impl Terminal {
@@ -42,8 +44,11 @@ impl Terminal {
         // Another user's program must be able to reopen its own terminal by name.
         rustix::fs::fchmod(&slave, rustix::fs::Mode::from_raw_mode(0o666))?;
         size(&master, rows, columns)?;
-        let mut on_terminal = Command::new("setsid");
-        on_terminal.arg("--ctty").arg("--").arg(command.get_program()).args(command.get_args());
+        // No terminal begins with ignored keys, which a shell cannot trap; a suite that was started
+        // in the background has them ignored (POSIX, 2.11).
+        let mut on_terminal = Command::new("env");
+        on_terminal.args(["--default-signal=HUP,INT,QUIT", "setsid", "--ctty", "--"]);
+        on_terminal.arg(command.get_program()).args(command.get_args());
         on_terminal.env_clear();
         on_terminal.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
         on_terminal.env("TERM", "xterm");
@@ -59,11 +64,11 @@ impl Terminal {
         drop(on_terminal);
         let master = std::fs::File::from(master);
         let shown = Arc::new(Mutex::new(Vec::new()));
-        let (mut screen, text) = (master.try_clone()?, Arc::clone(&shown));
-        thread::spawn(move || {
+        let (mut output, text) = (master.try_clone()?, Arc::clone(&shown));
+        let screen = thread::spawn(move || {
             let mut buffer = [0; 4096];
             // EIO means that the last program on the terminal has ended.
-            while let Ok(count) = io::Read::read(&mut screen, &mut buffer) {
+            while let Ok(count) = io::Read::read(&mut output, &mut buffer) {
                 if count == 0 {
                     break;
                 }
@@ -72,7 +77,7 @@ impl Terminal {
                     .extend_from_slice(&buffer[..count]);
             }
         });
-        Ok(Self { master, child, shown })
+        Ok(Self { master, child, shown, screen })
     }
 
     /// Types these bytes.
@@ -110,11 +115,12 @@ impl Terminal {
         assert!(seen.is_some(), "the terminal never showed {text:?} but:\n{}", self.text());
     }
 
-    /// Waits for the program's end; `None` if it had to be killed after ten seconds.
+    /// Waits for the program's end, and for what it has shown last; `None` if it had to be killed
+    /// after ten seconds.
     pub fn end(&mut self) -> Option<ExitStatus> {
         let status = wait(&mut self.child, Duration::from_secs(10));
-        // The last bytes may still be on their way through the reading thread.
-        thread::sleep(Duration::from_millis(30));
+        // Not for ever: others may have the terminal, too.
+        until(Duration::from_secs(3), || self.screen.is_finished().then_some(()));
         status
     }
 
