@@ -27,6 +27,17 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 /// The modes of external engines in which the suite runs.
 const BORROWED: [&str; 2] = ["R1", "R2"];
 
+/// The kind of host that a world is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// This one, and the engine is asked for.
+    Any,
+    /// This one, which chooses the engine by itself.
+    Chooses,
+    /// One that forbids user namespaces, and chooses the engine by itself.
+    Forbidden,
+}
+
 /// Everything that lives as long as the suite.
 pub(crate) struct Stage {
     /// One per engine and user.
@@ -45,6 +56,8 @@ pub(crate) struct World {
     pub(crate) user: User,
     /// `N1`, `R1`...
     pub(crate) engine: String,
+    /// Where it runs, and whether its mode is asked for.
+    pub(crate) host: Host,
     /// The user's home, with the store at its usual path.
     pub(crate) home: PathBuf,
     /// A directory of this user for the files of cases.
@@ -88,13 +101,15 @@ impl Stage {
                 files: dir("files")?,
                 user,
                 engine: String::new(),
+                host: Host::Any,
                 image: image.clone(),
                 registry: registry.as_ref().map(DockerRegistry::host),
             };
             world.fetch(scratch.path())?;
             let doctor = world.coracle(&["doctor", "--format", "json"]);
             for engine in usable(&doctor, world.user.kind(), &mut missing) {
-                worlds.push(World { engine, ..world.clone_parts() });
+                let host = world.host_of(&engine);
+                worlds.push(World { engine, host, ..world.clone_parts() });
             }
             let borrowed = borrowed(&doctor);
             for engine in BORROWED {
@@ -138,11 +153,27 @@ impl World {
             coracle: self.coracle.clone(),
             user: self.user.clone(),
             engine: self.engine.clone(),
+            host: self.host,
             home: self.home.clone(),
             files: self.files.clone(),
             image: self.image.clone(),
             registry: self.registry.clone(),
         }
+    }
+
+    /// The kind of host that chooses an engine by itself for this user, where one does: N1 on this
+    /// one, I1 where user namespaces are forbidden.
+    fn host_of(&self, engine: &str) -> Host {
+        let host = match (engine, self.user.kind()) {
+            ("N1", _) => Host::Chooses,
+            ("I1", "plain") if users::no_namespaces().is_ok() => Host::Forbidden,
+            _ => return Host::Any,
+        };
+        let there = Self { host, ..self.clone_parts() };
+        let doctor = there.coracle(&["doctor", "--format", "json"]);
+        let doctor: Value = serde_json::from_slice(&doctor.stdout).expect("what doctor prints");
+        assert_eq!(doctor["chosen"], engine, "it is not what {host:?} chooses: {doctor}");
+        host
     }
 
     /// The same engine and user with another home and an empty store.
@@ -187,9 +218,7 @@ impl World {
 
     /// A command with these arguments, as the user.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
-        let mut command = self.user.command(&self.coracle, &self.home);
-        command.args(arguments);
-        command
+        self.command_in(&Setting::default(), arguments)
     }
 
     /// A command under unusual conditions.
@@ -198,8 +227,13 @@ impl World {
         setting: &Setting,
         arguments: &[S],
     ) -> Command {
-        let mut command = self.user.command_in(&self.coracle, &self.home, setting);
-        command.args(arguments);
+        let no_namespaces = setting.no_namespaces || self.host == Host::Forbidden;
+        let setting = Setting { no_namespaces, ..setting.clone() };
+        let mut command = self.user.command_in(&self.coracle, &self.home, &setting);
+        // What is chosen by itself is what users get: there the program has to choose.
+        let mode = self.mode();
+        let asks = |word: &&S| self.host == Host::Any || word.as_ref() != OsStr::new(&mode);
+        command.args(arguments.iter().filter(asks));
         command
     }
 
