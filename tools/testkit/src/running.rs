@@ -124,8 +124,8 @@ impl Drop for Running {
     }
 }
 
-/// Whether all that was written to a pipe is in `output`. Its end may be held by processes that live
-/// on, so its end of file says nothing about this one.
+/// Whether all that was written to a pipe is in `output`. Its end may be held by processes that
+/// live on, so its end of file says nothing about this one.
 fn is_empty(pipe: &Weak<OwnedFd>, output: &Mutex<Vec<u8>>) -> bool {
     // One that is not read any more has ended.
     let Some(pipe) = pipe.upgrade() else { return true };

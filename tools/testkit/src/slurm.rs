@@ -136,8 +136,9 @@ impl<'h> Cluster<'h> {
             None => reserve(nodes.len() + 1).expect("free ports"),
         };
         let users = (user.name.as_str(), node_user);
-        let written = configuration(&place, users, nodes, &ports).and_then(|text| {
-            let text = text + plugins.as_deref().unwrap_or_default();
+        let text = configuration(&place, users, nodes, &ports);
+        let text = text + plugins.as_deref().unwrap_or_default();
+        let write = || {
             fs::write(place.join("slurm.conf"), text)?;
             let key: Vec<u8> = (0..=255).collect();
             fs::write(place.join("munge.key"), key)?;
@@ -149,8 +150,8 @@ impl<'h> Cluster<'h> {
                 fs::create_dir(place.join(&name))?;
                 owner(&place.join(&name))
             })
-        });
-        written.expect("its configuration");
+        };
+        write().expect("its configuration");
         let (daemons, own) = (Mutex::default(), user.clone());
         let cluster = Self {
             daemons,
@@ -298,7 +299,7 @@ fn configuration(
     (user, node_user): (&str, &str),
     nodes: &[Node],
     ports: &[u16],
-) -> io::Result<String> {
+) -> String {
     let here = rustix::system::uname();
     let here = here.nodename().to_string_lossy();
     let here = here.split('.').next().unwrap_or_default();
@@ -332,7 +333,7 @@ fn configuration(
         );
     }
     text.push_str("PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n");
-    Ok(text)
+    text
 }
 
 /// Reserves free ports of this machine: the kernel gives them to no other program that asks for any

@@ -1,8 +1,8 @@
 //! The process that waits for the agent's end and then ends what is left.
 //!
 //! Either of the two may be killed at any moment, so neither leaves the work to the other and goes:
-//! an agent that has served tells the guard so, and stays until the guard has done all. A guard that
-//! was killed is not always seen as dead at once, and it may be killed later.
+//! an agent that has served tells the guard so, and stays until the guard has done all. A guard
+//! that was killed is not always seen as dead at once, and it may be killed later.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -1,6 +1,7 @@
 //! What changed since the base, as far as it decides what has to be checked.
 
 use std::fmt;
+use std::path::Path;
 use std::process::Command;
 
 use crate::shell::{Outcome, read, root};
@@ -58,7 +59,9 @@ fn kind(files: &[&str]) -> Change {
     let is_document = |file: &str| {
         !is_lab(file)
             && !file.starts_with("suites/")
-            && (file.ends_with(".md") || file.starts_with("docs/") || file.starts_with("img/"))
+            && (Path::new(file).extension().is_some_and(|end| end == "md")
+                || file.starts_with("docs/")
+                || file.starts_with("img/"))
     };
     let code = files.iter().any(|file| !is_lab(file) && !is_document(file));
     let lab = files.iter().any(|file| is_lab(file));

@@ -1,7 +1,7 @@
 //! Runs parts: those of a lane one after the other, lanes beside each other. A part waits for those
 //! that it needs; the times of waiting are kept apart.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,7 +32,7 @@ pub(super) struct Done {
 
 /// Runs these parts.
 pub(super) fn run(parts: &[&'static Part], share: Share) -> Outcome<Vec<Done>> {
-    let board = Board { ended: Mutex::new(BTreeMap::new()), changed: Condvar::new() };
+    let board = Board { ended: Mutex::new(BTreeSet::new()), changed: Condvar::new() };
     let is_there = |need: &str| parts.iter().any(|part| part.name == need);
     let mut all: Vec<Done> = thread::scope(|scope| {
         let lanes = Lane::ALL.map(|lane| {
@@ -60,7 +60,7 @@ pub(super) fn run(parts: &[&'static Part], share: Share) -> Outcome<Vec<Done>> {
 
 /// Which parts have ended.
 struct Board {
-    ended: Mutex<BTreeMap<&'static str, ()>>,
+    ended: Mutex<BTreeSet<&'static str>>,
     changed: Condvar,
 }
 
@@ -68,13 +68,12 @@ impl Board {
     fn wait_for<'n>(&self, needs: impl Iterator<Item = &'n str>) {
         let needs: Vec<&str> = needs.collect();
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_missing =
-            |ended: &mut BTreeMap<_, ()>| needs.iter().any(|need| !ended.contains_key(need));
+        let is_missing = |ended: &mut BTreeSet<_>| needs.iter().any(|need| !ended.contains(need));
         drop(self.changed.wait_while(ended, is_missing));
     }
 
     fn end(&self, name: &'static str) {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(name, ());
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
         self.changed.notify_all();
     }
 }

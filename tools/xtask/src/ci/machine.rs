@@ -40,7 +40,7 @@ impl Machine {
         }
         let place = target();
         let place = if place.exists() { place } else { root() };
-        let free = statvfs(&place).map_or(u64::MAX, |fs| fs.f_bavail * fs.f_frsize >> 20);
+        let free = statvfs(&place).map_or(u64::MAX, |fs| (fs.f_bavail * fs.f_frsize) >> 20);
         Self { lacks, megabytes: free }
     }
 
