@@ -398,7 +398,8 @@ pub(crate) fn set_stop_requested(dir: &Path, requested: bool) {
     set_marker(&dir.join(STOPPED), requested);
 }
 
-pub(crate) fn stop_requested(dir: &Path) -> bool {
+/// Whether somebody has asked for the end of what runs now.
+pub fn stop_requested(dir: &Path) -> bool {
     dir.join(STOPPED).exists()
 }
 
