@@ -279,7 +279,12 @@ fn killed(lab: &Lab<'_>) -> Outcome {
     }
     let mut child = scale("web=5");
     std::thread::sleep(Duration::from_millis(200));
-    lab.cluster("down", &[]).ok();
+    // The other one may be at work for longer than a command waits, which is to be repeated then.
+    let down = until(LONG, || {
+        let done = lab.cluster("down", &[]);
+        (!done.err().contains("is being changed by another process")).then_some(done)
+    });
+    down.expect("an end of the other command").ok();
     child.wait().expect("its end");
     lab.is_clean();
     Ok(())
