@@ -97,9 +97,10 @@ fn told(lab: &Lab<'_>) -> String {
     told_of(lab, "farm")
 }
 
-/// The process that follows the cluster of the case.
+/// The process that follows the cluster of the case: the oldest of those with its words, which its
+/// commands have, too, until they execute their program.
 pub(crate) fn follower(lab: &Lab<'_>) -> String {
-    let found = lab.script("pgrep -u $(id -u) -f \"cluster watch -f $file\"");
+    let found = lab.script("pgrep -o -u $(id -u) -f \"cluster watch -f $file\"");
     found.ok().out().trim().to_owned()
 }
 

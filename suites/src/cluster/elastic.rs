@@ -130,6 +130,12 @@ cool = "1s"
                 }
                 _ => {}
             }
+            // How soon the rule has been met for long enough depends on the machine.
+            if is_first {
+                let decided =
+                    until(LONG, || told_of(lab, "elastic").contains(" -> ").then_some(()));
+                assert!(decided.is_some(), "{}", told_of(lab, "elastic"));
+            }
             while began.elapsed() < rest {
                 std::thread::sleep(Duration::from_millis(20));
             }
