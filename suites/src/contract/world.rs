@@ -109,7 +109,15 @@ impl Stage {
             let doctor = world.coracle(&["doctor", "--format", "json"]);
             for engine in usable(&doctor, world.user.kind(), &mut missing) {
                 let host = world.host_of(&engine);
-                worlds.push(World { engine, host, ..world.clone_parts() });
+                let mut world = World { engine, host, ..world.clone_parts() };
+                if host == Host::Forbidden {
+                    // Another host, so another home: what a program finds out about its host is
+                    // kept there.
+                    world.home = dir("forbidden-home")?;
+                    world.fetch(scratch.path())?;
+                }
+                world.expect_choice()?;
+                worlds.push(world);
             }
             let borrowed = borrowed(&doctor);
             for engine in BORROWED {
@@ -164,16 +172,29 @@ impl World {
     /// The kind of host that chooses an engine by itself for this user, where one does: N1 on this
     /// one, I1 where user namespaces are forbidden.
     fn host_of(&self, engine: &str) -> Host {
-        let host = match (engine, self.user.kind()) {
+        match (engine, self.user.kind()) {
             ("N1", _) => Host::Chooses,
             ("I1", "plain") if users::no_namespaces().is_ok() => Host::Forbidden,
-            _ => return Host::Any,
-        };
-        let there = Self { host, ..self.clone_parts() };
-        let doctor = there.coracle(&["doctor", "--format", "json"]);
-        let doctor: Value = serde_json::from_slice(&doctor.stdout).expect("what doctor prints");
-        assert_eq!(doctor["chosen"], engine, "it is not what {host:?} chooses: {doctor}");
-        host
+            _ => Host::Any,
+        }
+    }
+
+    /// Checks that the host chooses the engine, where it is not asked for.
+    fn expect_choice(&self) -> Result<(), String> {
+        if self.host == Host::Any {
+            return Ok(());
+        }
+        let doctor = self.coracle(&["doctor", "--format", "json"]);
+        let report: Value = serde_json::from_slice(&doctor.stdout).unwrap_or_default();
+        if report["chosen"] == self.engine.as_str() {
+            return Ok(());
+        }
+        Err(format!("{:?} does not choose {}: {doctor:?}", self.host, self.engine))
+    }
+
+    /// The same engine, asked for.
+    pub(crate) fn asking(&self) -> Self {
+        Self { host: Host::Any, ..self.clone_parts() }
     }
 
     /// The same engine and user with another home and an empty store.

@@ -167,11 +167,9 @@ pub const ALL: &[(&str, Make)] = &[
     ("servers", || skips([servers()])),
     ("batch", || skips([batch()])),
     ("readme", || skips([readme()])),
-    // What single cases need.
-    ("more", || {
-        let files = [apptainer(), directory()].map(|files| files.map(|_| PathBuf::new()));
-        skips([newest(), zlib(), lua()].into_iter().chain(files))
-    }),
+    ("directory", || skips([directory().map(|_| PathBuf::new())])),
+    // What single cases of the suite `programs` need.
+    ("more", || skips([newest(), zlib(), lua(), apptainer().map(|_| PathBuf::new())])),
 ];
 
 fn skips(made: impl IntoIterator<Item = Result<PathBuf, Skip>>) -> Vec<Skip> {

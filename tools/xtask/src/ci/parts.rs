@@ -76,6 +76,7 @@ pub(super) const ALL: &[Part] = &[
     tree("tree-debian"),
     tree("tree-services"),
     tree("tree-batch"),
+    tree("tree-directory"),
     tree("tree-servers"),
     tree("tree-readme"),
     tree("tree-programs"),
@@ -104,7 +105,7 @@ pub(super) const ALL: &[Part] = &[
     suite(
         "cluster",
         Lane::Wait,
-        &["packages", "build", "tree-batch", "tree-services", "tree-more"],
+        &["packages", "build", "tree-batch", "tree-services", "tree-directory"],
     ),
     suite("servers", Lane::Wait, &["packages", "build", "tree-servers"]),
     suite(
