@@ -23,8 +23,20 @@ const CHOSEN: [&str; 6] =
 /// The same where one user runs the whole suite, so that names have no user.
 const CHOSEN_OF_ONE: [&str; 4] = ["N1", "N1-tap", "I1", "nothing_is_left"];
 
-/// Parts of the names of long cases, with their seconds on two processors.
-const LONG: &[&str] = &[];
+/// Parts of the names of long cases, with their seconds on two busy processors.
+const LONG: &[&str] = &[
+    // 125 s
+    "cluster::allowed::killed",
+    "cluster::forbidden::killed",
+    // 120 s
+    "programs::I1::python::tests",
+    // 65 s
+    "cluster::forbidden::elastic",
+    // 48 s
+    "::farm_broken",
+    // 41 s
+    "hosts::farm::hosts",
+];
 
 /// Whether only a share of the cases with such a name runs.
 pub(crate) fn is_rare(name: &str) -> bool {

@@ -4,9 +4,9 @@
 //! The suite drives the real binary. It runs `coracle doctor --format json` to find the engines
 //! that are ready for each test user, and runs every case for each pair of the two:
 //! `N1::range::tty::size`. Where a kind of host chooses the engine by itself, the engine is not
-//! asked for: N1 here, I1 where namespaces are forbidden. Within a pair all cases share one store, so they also test that
-//! concurrent commands do not disturb each other. Known differences of an engine are in [`known`]
-//! with their reasons.
+//! asked for: N1 here, I1 where namespaces are forbidden. Within a pair all cases share one store,
+//! so they also test that concurrent commands do not disturb each other. Known differences of an
+//! engine are in [`known`] with their reasons.
 //!
 //! Programs run as the unprivileged users of `testkit::users`; root only prepares and checks.
 

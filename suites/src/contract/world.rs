@@ -99,7 +99,7 @@ impl Stage {
                 coracle: coracle.clone(),
                 home: dir("home")?,
                 files: dir("files")?,
-                user,
+                user: user.clone(),
                 engine: String::new(),
                 host: Host::Any,
                 image: image.clone(),

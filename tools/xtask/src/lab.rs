@@ -73,7 +73,7 @@ pub(crate) fn run(words: &[String]) -> Outcome {
             lint()?;
             test_twice(&["-m", "not real and not alone", "-n", "2", "--dist", "loadfile"])
         }
-        ["trial"] => test_twice(&["-m", "trial"]),
+        ["trial"] => test_twice(&["-m", "trial", "-k", "allowed"]),
         // Most of them wait for programs. What measures runs beside nothing.
         [] => {
             lint()?;
