@@ -19,8 +19,10 @@ pub(super) enum Change {
     Lab,
     /// Code, but not the lab's.
     Code,
-    /// Everything, or it is not known.
+    /// Code and the lab.
     All,
+    /// It is not known: there is no base, or nothing differs from it.
+    Unknown,
 }
 
 impl fmt::Display for Change {
@@ -29,7 +31,8 @@ impl fmt::Display for Change {
             Self::Documents => "documents alone",
             Self::Lab => "the lab",
             Self::Code => "code",
-            Self::All => "everything",
+            Self::All => "code and the lab",
+            Self::Unknown => "not known",
         })
     }
 }
@@ -42,7 +45,7 @@ pub(super) fn since_base() -> Outcome<Change> {
             .map_err(|error| format!("{BASE}={base}: {error}"))?,
         Err(_) => match git(&["merge-base", "HEAD", "origin/main"]) {
             Ok(base) => base,
-            Err(_) => return Ok(Change::All),
+            Err(_) => return Ok(Change::Unknown),
         },
     };
     let base = base.trim();
@@ -51,7 +54,7 @@ pub(super) fn since_base() -> Outcome<Change> {
     let new = git(&["ls-files", "--others", "--exclude-standard"])?;
     let files: Vec<&str> = changed.lines().chain(new.lines()).collect();
     // A branch that has nothing of its own is checked whole.
-    Ok(if files.is_empty() && base == head.trim() { Change::All } else { kind(&files) })
+    Ok(if files.is_empty() && base == head.trim() { Change::Unknown } else { kind(&files) })
 }
 
 fn kind(files: &[&str]) -> Change {

@@ -32,6 +32,12 @@ pub(super) struct Done {
 
 /// Runs these parts.
 pub(super) fn run(parts: &[&'static Part], share: Share) -> Outcome<Vec<Done>> {
+    // Logs of parts that do not run this time would be taken for this run's.
+    for entry in fs::read_dir(directory()).into_iter().flatten().flatten() {
+        if entry.path().extension().is_some_and(|end| end == "log") {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
     let board = Board { ended: Mutex::new(BTreeSet::new()), changed: Condvar::new() };
     let is_there = |need: &str| parts.iter().any(|part| part.name == need);
     let mut all: Vec<Done> = thread::scope(|scope| {
@@ -166,6 +172,4 @@ pub(super) fn print_times(all: &[Done]) {
             println!("    {:5.1} {}", done.took.as_secs_f64() / 60.0, done.name);
         }
     }
-    let longest = fs::read_dir(directory()).map(Iterator::count).unwrap_or_default();
-    println!("  ({longest} logs in {})", directory().display());
 }

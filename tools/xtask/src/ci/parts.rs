@@ -200,7 +200,7 @@ impl Part {
                 Change::Lab => {
                     self.name.starts_with("lab") || matches!(self.name, "packages" | "build")
                 }
-                Change::Code | Change::All => true,
+                Change::Code | Change::All | Change::Unknown => true,
             },
             When::Lab => matches!(change, Change::Lab | Change::All),
             When::Complete => false,
