@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use testkit::command::{Finished, Input, run_with, until};
 use testkit::person::LIMIT;
 use testkit::running::Running;
@@ -26,7 +26,6 @@ pub(crate) const CASES: &[Case] = &[
     USERS,
     ("rsh_signals", signals),
     ("rsh_lost", lost),
-    ("rsh_lost_slowly", lost_slowly),
     ("rsh_ends", ends),
     ("open_mpi", open_mpi),
     ("mpich", mpich),
@@ -162,46 +161,6 @@ fn lost(lab: &Lab<'_>) -> Outcome {
     }
     assert_eq!(running.text().matches("255\n").count(), 2, "{}", running.text());
     Ok(())
-}
-
-/// A command is killed with its container, whose end takes longer than usual to be known.
-fn lost_slowly(lab: &Lab<'_>) -> Outcome {
-    let seconds = format!("{}{}", std::process::id(), lab.world.label.len());
-    let script = format!("$rsh node2 'touch /lab/begun; exec sleep {seconds}'; echo $?");
-    let file = write(lab, BOX, &script);
-    let mut running = Running::start(&mut lab.command(&["cluster", "up", "-f", &file]));
-    let words = [b"sleep\0", seconds.as_bytes(), b"\0"].concat();
-    let command = until(LIMIT, || process_of(&words)).expect("the command");
-    let state = |what: &str| {
-        let format = format!("{{{{.State.{what}}}}}");
-        lab.run(&["inspect", "--format", &format, &node(lab, 2)]).ok().line()
-    };
-    let supervisor = state("SupervisorPid").parse().ok().and_then(Pid::from_raw);
-    let supervisor = supervisor.expect("a supervisor");
-    kill_process(supervisor, Signal::STOP).expect("the supervisor");
-    let mut remove = Running::start(&mut lab.command(&["rm", "-f", &node(lab, 2)]));
-    let asked = until(LIMIT, || (state("Stopping") == "true").then_some(()));
-    assert!(asked.is_some(), "{}", remove.text());
-    kill_process(command, Signal::KILL).expect("the command");
-    // For so long it cannot be known.
-    std::thread::sleep(Duration::from_secs(2));
-    kill_process(supervisor, Signal::CONT).expect("the supervisor");
-    assert_eq!(remove.end(LIMIT), 0, "{}", remove.text());
-    assert_eq!(running.end(LIMIT), 0, "{}", running.text());
-    let text = running.text();
-    assert!(text.contains("rsh: node2 is lost: its container has ended\n"), "{text}");
-    assert!(text.contains("255\n"), "{text}");
-    Ok(())
-}
-
-/// The process whose last words are these.
-fn process_of(words: &[u8]) -> Option<Pid> {
-    let all = fs::read_dir("/proc").ok()?.flatten();
-    let mut pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_it = |pid: &i32| {
-        fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(words))
-    };
-    pids.find(is_it).and_then(Pid::from_raw)
 }
 
 /// The driver is asked to end, and then killed, while a command runs on another node.

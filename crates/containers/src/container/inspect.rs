@@ -121,7 +121,6 @@ fn state_of(container: &ContainerDir) -> Result<(Value, Option<u32>)> {
         "Status": list::status_word(&observed),
         "Running": running.is_some(),
         "Paused": running.is_some_and(|running| running.paused),
-        "Stopping": running.is_some() && state::stop_requested(&path),
         "Restarting": matches!(observed, Observed::Restarting { .. }),
         "OOMKilled": kept.oom_killed,
         "Dead": matches!(observed, Observed::Dead { .. }),

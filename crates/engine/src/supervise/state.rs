@@ -398,8 +398,7 @@ pub(crate) fn set_stop_requested(dir: &Path, requested: bool) {
     set_marker(&dir.join(STOPPED), requested);
 }
 
-/// Whether somebody has asked for the end of what runs now.
-pub fn stop_requested(dir: &Path) -> bool {
+pub(crate) fn stop_requested(dir: &Path) -> bool {
     dir.join(STOPPED).exists()
 }
 

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use remote::channel::{Event, Stream};
 use remote::wire::messages::Ended;
@@ -21,8 +21,6 @@ const WORDS: usize = 4096;
 /// How often, and with what pause, is looked whether a container has ended.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
-/// The end of a container that somebody ends is waited for so long at most.
-const ENDING: Duration = Duration::from_mins(1);
 const SIGKILL: i32 = 9;
 /// Coracle's own failure.
 const FAILED: i32 = 125;
@@ -226,42 +224,24 @@ fn is_own_failure(said: &[u8], container: Option<&str>) -> bool {
 
 impl Of {
     /// Whether the container runs after a command in it has ended. One that is being ended kills
-    /// its commands before that is written down: by somebody who says so first, whose work is
-    /// waited for, or else together with its first program.
+    /// its commands before that is written down.
     fn runs_after(&self, ended: Ended) -> bool {
-        let is_killed = ended.status() == 128 + SIGKILL;
-        let (mut tries, until) = (if is_killed { TRIES } else { 1 }, Instant::now() + ENDING);
-        loop {
-            match self.look() {
-                Container::HasEnded => return false,
-                Container::IsEnded if is_killed && Instant::now() < until => {}
-                _ if tries <= 1 => return true,
-                _ => tries -= 1,
+        let tries = if ended.status() == 128 + SIGKILL { TRIES } else { 1 };
+        (0..tries).all(|number| {
+            if number > 0 {
+                thread::sleep(PAUSE);
             }
-            thread::sleep(PAUSE);
-        }
+            self.runs()
+        })
     }
 
-    /// What is known of the container.
-    fn look(&self) -> Container {
+    /// Whether the container runs, as far as is known.
+    fn runs(&self) -> bool {
         let (Some(host), Some(container)) = (self.host.upgrade(), &self.container) else {
-            return Container::Runs;
+            return true;
         };
-        let format = "{{.State.Running}} {{.State.Stopping}}";
-        let words = ["container", "inspect", "--format", format, container];
-        let Ok(done) = host.run(&words.map(str::to_owned)) else { return Container::Runs };
-        match done.text().as_str() {
-            "true false" if done.is_good() => Container::Runs,
-            "true true" if done.is_good() => Container::IsEnded,
-            _ => Container::HasEnded,
-        }
+        let words = ["container", "inspect", "--format", "{{.State.Running}}", container];
+        let Ok(done) = host.run(&words.map(str::to_owned)) else { return true };
+        done.is_good() && done.text() == "true"
     }
-}
-
-/// A container in which a command has ended.
-enum Container {
-    Runs,
-    /// Somebody has asked for its end.
-    IsEnded,
-    HasEnded,
 }
