@@ -85,6 +85,9 @@ const WANTED: &[(&str, &str)] = &[
     // Their completions and manual pages are checked.
     ("zsh", "zsh"),
     ("fish", "fish"),
+    // Shells of users on hosts.
+    ("csh", "csh"),
+    ("tcsh", "tcsh"),
     ("groff", "groff-base"),
 ];
 
