@@ -91,7 +91,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
 
 /// Cases that ask for the mode also where it would be chosen: their subject is the asking, a host
 /// that changes below them, or a mount that only a host with namespaces has.
-const ASKING: [(&str, &str); 7] = [
+const ASKING: [(&str, &str); 8] = [
     ("place", "namespaces_forbidden"),
     ("modes", "there_and_back"),
     ("hosts", "containers_of_another_host_are_not_changed"),
@@ -99,6 +99,8 @@ const ASKING: [(&str, &str); 7] = [
     ("drivers", "mounted_while_it_is_used"),
     ("drivers", "a_driver_that_fails_loses_nothing"),
     ("layers", "through_other_modes"),
+    // Its error is the one for a mode that was asked for.
+    ("nest", "too_deep"),
 ];
 
 /// Groups for the engine without filters: those that test its own code. Everything else it shares
