@@ -49,6 +49,7 @@ const WANTED: &[(&str, &str)] = &[
     ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
     ("mkfs.btrfs", "btrfs-progs"),
+    ("mkfs.vfat", "dosfstools"),
     ("make", "make"),
     // Services of the host that a container can use.
     ("Xvfb", "xvfb"),
