@@ -29,7 +29,7 @@ impl Share {
     /// What the variable says.
     ///
     /// # Errors
-    /// If that is no share.
+    /// If the value is not a share.
     pub fn wanted() -> Result<Self, String> {
         match std::env::var(VARIABLE) {
             Ok(text) => text.parse().map_err(|why| format!("{VARIABLE}={text}: {why}")),

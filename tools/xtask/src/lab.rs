@@ -106,7 +106,7 @@ fn test(words: &[&str]) -> Outcome {
     check(&mut tests)
 }
 
-/// As the suites do: those that failed are run again, and told.
+/// As the suites do: those that failed are run again and reported.
 fn test_twice(words: &[&str]) -> Outcome {
     test(words).or_else(|error| {
         println!("{error}; those that failed are run again");

@@ -144,7 +144,7 @@ pub(crate) fn packages() -> Outcome<Vec<&'static str>> {
     Ok(missing())
 }
 
-/// Builds and installs what is no package: pjdfstest, Python clients. Returns whether all of it is
+/// Builds and installs what has no package: pjdfstest, Python clients. Returns whether all of it is
 /// there.
 pub(crate) fn others() -> bool {
     build_pjdfstest();

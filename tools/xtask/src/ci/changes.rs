@@ -21,7 +21,7 @@ pub(super) enum Change {
     Code,
     /// Code and the lab.
     All,
-    /// It is not known: there is no base, or nothing differs from it.
+    /// Not known: a base was not found, or nothing differs from it.
     Unknown,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Done {
     lane: Lane,
     pub(super) log: PathBuf,
     pub(super) error: Option<String>,
-    /// A set-up that did not get everything, which is told and no failure of its own.
+    /// A set-up that did not get everything, which is reported and is not a failure.
     pub(super) could_not: bool,
     pub(super) counts: Counts,
     took: Duration,

@@ -1,4 +1,4 @@
-//! What this machine cannot run, told before anything else.
+//! What this machine cannot run, printed before anything else.
 
 use std::process::{Command, Stdio};
 
@@ -50,7 +50,7 @@ impl Machine {
     }
 
     /// Adds what could not be installed. Where `CI` is set, a package that cannot be had is a
-    /// failure, which the part itself tells.
+    /// failure, which the part itself reports.
     pub(super) fn lacks_packages(&mut self, done: &[Done]) {
         let missing = done.iter().any(|part| part.could_not);
         if missing || !is_root() {

@@ -90,12 +90,12 @@ const USAGE: &str = "usage: cargo xtask ci [--all] [--part NAME]... [--list] [--
 
 /// Checks it, below a process that ends all that is left.
 pub(crate) fn run(words: &[String]) -> ExitCode {
-    let told = |error: String| {
+    let failed = |error: String| {
         eprintln!("xtask ci: {error}");
         ExitCode::FAILURE
     };
     match Words::read(words) {
-        Err(error) => return told(error),
+        Err(error) => return failed(error),
         Ok(words) if words.list => {
             parts::print();
             return ExitCode::SUCCESS;
@@ -104,10 +104,10 @@ pub(crate) fn run(words: &[String]) -> ExitCode {
     }
     let own = match std::env::current_exe() {
         Ok(own) => own,
-        Err(error) => return told(error.to_string()),
+        Err(error) => return failed(error.to_string()),
     };
     match family::run(Command::new(own).arg(BELOW).args(words)) {
-        Err(error) => told(error.to_string()),
+        Err(error) => failed(error.to_string()),
         Ok(End::Interrupted(signal)) => {
             println!("\ninterrupted; nothing is left running");
             ExitCode::from(u8::try_from(128 + signal).unwrap_or(1))
@@ -197,12 +197,11 @@ struct Verdict {
     counts: Counts,
     /// Why the check fails.
     errors: Vec<String>,
-    unstable: usize,
 }
 
 fn judge(done: &[Done], machine: &Machine, share: Share) -> Outcome<Verdict> {
     let gates = Gates::read()?;
-    let mut verdict = Verdict { counts: Counts::default(), errors: Vec::new(), unstable: 0 };
+    let mut verdict = Verdict { counts: Counts::default(), errors: Vec::new() };
     step("verdict");
     for part in done {
         if let Some(error) = &part.error {
@@ -216,7 +215,6 @@ fn judge(done: &[Done], machine: &Machine, share: Share) -> Outcome<Verdict> {
     let mut conditions = machine.conditions();
     conditions.extend((!share.is_whole()).then_some("share"));
     let found = gates.judge(&verdict.counts, &conditions);
-    verdict.unstable = verdict.counts.unstable.len();
     verdict.counts.print_details();
     if Gates::fail() {
         verdict.errors.extend(found);

@@ -32,7 +32,7 @@ pub(super) fn keep(run: &Run<'_>, add: bool) -> Outcome {
     let line = format!(
         "{commit}\t{}\t{minutes:.1}\t{share}\t{change}\t{end}\t{}\t{}\n",
         date.trim(),
-        verdict.unstable,
+        names.len(),
         names.join(" ")
     );
     print!("run: {line}");

@@ -57,7 +57,7 @@ impl Counts {
         self.broken.extend(other.broken.iter().cloned());
     }
 
-    /// The sums in words; nothing if there are no tests.
+    /// The sums in words; empty without tests.
     pub(super) fn sums(&self) -> String {
         if self.binaries == 0 {
             return String::new();
