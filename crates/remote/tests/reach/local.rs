@@ -12,7 +12,7 @@ use remote::wire::messages::{Ended, Hello, Start};
 use remote::wire::{VERSION, WINDOW};
 use testkit::harness::Suite;
 
-use crate::{Kit, eventually, lives, open, soon, visitor};
+use crate::{Kit, comes_back, eventually, lives, open, soon, visitor};
 
 /// A shell script on the node.
 fn sh(script: &str) -> Start {
@@ -123,21 +123,8 @@ fn echo_codes_and_signals(kit: &Kit) {
 fn input_and_signals(kit: &Kit) {
     let channel = open(&kit.local(), &visitor());
     // More than the window, both ways.
-    let cat = channel.start(&Start::new(["cat"]).with_input()).unwrap();
     let bytes: Vec<u8> = (0..WINDOW * 5).map(|n| (n % 251) as u8).collect();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            cat.input(&bytes).unwrap();
-            cat.close_input().unwrap();
-        });
-        let mut got = Vec::new();
-        let ended = cat.copy(&mut |_, part| {
-            got.extend_from_slice(part);
-            Ok(())
-        });
-        assert_eq!(ended.unwrap(), Ended::Code(0));
-        assert!(got == bytes);
-    });
+    let cat = comes_back(&channel, &bytes);
     assert!(matches!(cat.input(b"x"), Err(Error::Over { .. })));
     let trap =
         channel.start(&sh("trap 'echo got; exit 7' USR1; echo $$; while :; do sleep 0.05; done"));

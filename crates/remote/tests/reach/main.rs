@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use remote::agent::{self, Options};
-use remote::channel::Channel;
+use remote::channel::{Channel, Running};
 use remote::launcher::{Binary, Launcher, Way};
-use remote::wire::messages::Hello;
+use remote::wire::messages::{Ended, Hello, Start};
 use testkit::harness::Suite;
 use testkit::scratch::Scratch;
 
@@ -159,4 +159,24 @@ pub(crate) fn is_mounted(path: &Path) -> bool {
 pub(crate) fn eventually(what: &str, limit: u64, mut is: impl FnMut() -> bool) {
     let met = testkit::command::until(Duration::from_secs(limit), || is().then_some(()));
     assert!(met.is_some(), "not within {limit} s: {what}");
+}
+
+/// Sends bytes through `cat` on a node, both ways at once; returns it, when it has ended.
+#[track_caller]
+pub(crate) fn comes_back(channel: &Channel, bytes: &[u8]) -> Running {
+    let cat = channel.start(&Start::new(["cat"]).with_input()).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            cat.input(bytes).unwrap();
+            cat.close_input().unwrap();
+        });
+        let mut got = Vec::new();
+        let ended = cat.copy(&mut |_, part| {
+            got.extend_from_slice(part);
+            Ok(())
+        });
+        assert_eq!(ended.unwrap(), Ended::Code(0));
+        assert!(got == bytes);
+    });
+    cat
 }

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use remote::channel::{Channel, Error};
 use remote::launcher::{Cause, Launcher, Way};
-use remote::wire::messages::{Ended, Start};
 use testkit::command::{Input, run_with};
 use testkit::harness::Suite;
 use testkit::slurm::Cluster;
 
-use crate::{Kit, open, soon, visitor};
+use crate::{Kit, comes_back, open, soon, visitor};
 
 pub(crate) fn cases<'a>(suite: &mut Suite<'a>, kit: &'a Kit) {
     suite.case("slurm::agents_in_an_allocation".into(), || {
@@ -50,19 +49,7 @@ pub(crate) fn allocated(place: &Path, nodes: &[&str]) -> ExitCode {
         let variables = &channel.facts().variables;
         assert_eq!(variables.get("SLURMD_NODENAME").map(String::as_str), Some(*node));
         assert!(variables.contains_key("SLURM_JOB_ID"));
-        let cat = channel.start(&Start::new(["cat"]).with_input()).unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                cat.input(&bytes).unwrap();
-                cat.close_input().unwrap();
-            });
-            let mut got = Vec::new();
-            let ended = cat.copy(&mut |_, part| {
-                got.extend_from_slice(part);
-                Ok(())
-            });
-            assert!(ended.unwrap() == Ended::Code(0) && got == bytes);
-        });
+        drop(comes_back(channel, &bytes));
     }
     // A second step on a node that has one.
     open(&launcher(nodes[0]), &visitor()).close();
