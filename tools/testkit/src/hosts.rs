@@ -152,7 +152,8 @@ exec sleep infinity
 /// The directory with the programs of the tests.
 fn built() -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
-    own.ancestors().nth(2).unwrap_or(Path::new("/")).to_owned()
+    let above = own.ancestors().skip(1).take(2).filter(|path| *path != Path::new("/"));
+    above.last().unwrap_or(Path::new("/usr")).to_owned()
 }
 
 impl First {
