@@ -197,8 +197,7 @@ pub fn start(
         place.leave();
         return Err(error);
     }
-    let passing = |host: &dyn Host| status::remove_passing(&spec.name, host);
-    hosts.each(passing).into_iter().collect::<Result<Vec<()>>>()?;
+    status::remove_passing(&spec.name, &hosts)?;
     let plan = crate::plan::plan(spec, &sites);
     plan.found_variables().iter().for_each(|text| watcher.note(text));
     Reach::keep_containers(setting, &place, &plan)?;

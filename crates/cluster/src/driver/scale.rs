@@ -173,7 +173,10 @@ fn changing<T>(
     }
     hosts.away().iter().for_each(|lost| watcher.note(&lost.why));
     let plan = plan::plan(spec, &sites);
-    change(&Changing::of(spec, &plan, (&hosts, &sites), place.path(), watcher))
+    let changed = change(&Changing::of(spec, &plan, (&hosts, &sites), place.path(), watcher))?;
+    // A command of a driver that was killed may have begun one as late as this driver has worked.
+    status::remove_passing(&spec.name, &hosts)?;
+    Ok(changed)
 }
 
 /// A cluster that is up, and that no other driver changes meanwhile.

@@ -64,11 +64,19 @@ fn by_name(
 }
 
 /// Removes containers that an earlier driver has left in the middle of its work: those that look
-/// whether a service is ready.
+/// whether a service is ready. What is on a lost host stays.
 ///
 /// # Errors
 /// If one stays.
-pub(super) fn remove_passing(cluster: &str, host: &dyn Host) -> Result<()> {
+pub(super) fn remove_passing(cluster: &str, hosts: &Hosts) -> Result<()> {
+    let remove = |host: &dyn Host| match remove_passing_on(cluster, host) {
+        Err(_) if host.lost().is_some() => Ok(()),
+        done => done,
+    };
+    hosts.each(remove).into_iter().collect()
+}
+
+fn remove_passing_on(cluster: &str, host: &dyn Host) -> Result<()> {
     let all = on(cluster, host)?.into_iter();
     let names: Vec<String> = all.filter(|one| one.role.is_empty()).map(|one| one.name).collect();
     if names.is_empty() {
