@@ -238,6 +238,9 @@ fn source(name: &str, text: &str, used: &mut Used, findings: &mut Vec<String>) {
     if !first.is_some_and(|line| line.starts_with("//!")) && !is_tests(name) {
         findings.push(format!("{name}:1: no `//!` that says what this module is"));
     }
+    if let Some(line) = compiled_example(text) {
+        findings.push(format!("{name}:{line}: `cargo xtask ci` compiles no examples in comments"));
+    }
     let library = !PROGRAMS.contains(&crate_name) && is_product(name);
     let shipped = (library || matches!(crate_name, "cli" | "stage")) && is_product(name);
     // xtask holds the list of bans itself.
@@ -273,6 +276,17 @@ fn source(name: &str, text: &str, used: &mut Used, findings: &mut Vec<String>) {
             }
         }
     }
+}
+
+/// The line of the first example in a comment that rustdoc would compile: one without a language.
+fn compiled_example(text: &str) -> Option<usize> {
+    let fence = |line: &str| {
+        let comment = line.trim().strip_prefix("///").or(line.trim().strip_prefix("//!"))?;
+        Some(comment.trim().strip_prefix("```")?.to_owned())
+    };
+    let fences = text.lines().enumerate().filter_map(|(at, line)| Some((at + 1, fence(line)?)));
+    let mut begins = fences.step_by(2);
+    begins.find(|(_, language)| ["", "rust"].contains(&&**language)).map(|(line, _)| line)
 }
 
 /// Test modules are described by what they test.
@@ -365,5 +379,11 @@ mod tests {
         assert!(findings("crates/cli/src/context.rs", looks).is_empty());
         let long = "//! What.\n".repeat(LONGEST + 1);
         assert_eq!(findings("crates/cli/src/a.rs", &long).len(), 1);
+    }
+    #[test]
+    fn examples_have_a_language() {
+        let text = "/// ```text\n/// a\n/// ```\nfn a() {}\n//! ```\n//! b();\n//! ```\n";
+        assert_eq!(compiled_example(text), Some(5));
+        assert_eq!(compiled_example(&text[..30]), None);
     }
 }

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use testkit::share::Share;
 
 use super::parts::{Lane, Part};
@@ -28,6 +29,8 @@ pub(super) struct Done {
     pub(super) counts: Counts,
     took: Duration,
     waited: Duration,
+    /// Time of processors.
+    computed: Duration,
 }
 
 /// Runs these parts.
@@ -97,9 +100,10 @@ fn one(part: &'static Part, share: Share, waited: Duration) -> Done {
         counts: Counts::default(),
         took: Duration::ZERO,
         waited,
+        computed: Duration::ZERO,
     };
     println!("-- {} begins", part.name);
-    done.error = commands(part, share, &log, &mut done.could_not).err();
+    done.error = commands(part, share, &mut done).err();
     match Counts::of_log(&log) {
         Ok(counts) => done.counts = counts,
         Err(error) => done.error = Some(error),
@@ -117,15 +121,17 @@ fn one(part: &'static Part, share: Share, waited: Duration) -> Done {
     done
 }
 
-fn commands(part: &Part, share: Share, log: &Path, could_not: &mut bool) -> Outcome {
-    let text = |error: std::io::Error| format!("{}: {error}", log.display());
-    let file = File::create(log).map_err(text)?;
+fn commands(part: &Part, share: Share, done: &mut Done) -> Outcome {
+    let text = |error: std::io::Error| format!("{}: {error}", done.log.display());
+    let file = File::create(&done.log).map_err(text)?;
     for mut command in part.commands(share) {
         let words = describe(&command);
-        let status = streams(&mut command, &file).map_err(text)?.status();
-        let status = status.map_err(|error| format!("{words}: {error}"))?;
+        let child = streams(&mut command, &file).map_err(text)?.spawn();
+        let ended = child.and_then(|mut child| Ok((computed(&child)?, child.wait()?)));
+        let (computed, status) = ended.map_err(|error| format!("{words}: {error}"))?;
+        done.computed += computed;
         if status.code() == Some(COULD_NOT.into()) {
-            *could_not = true;
+            done.could_not = true;
             // A checker's machine has to have everything; at home one may not be root.
             if std::env::var_os("CI").is_some() {
                 return Err(format!("{words}: not all of it could be had"));
@@ -135,6 +141,19 @@ fn commands(part: &Part, share: Share, log: &Path, could_not: &mut bool) -> Outc
         }
     }
     Ok(())
+}
+
+/// Waits until a process has ended, but does not take its status. Returns its time of processors
+/// with that of its descendants that were waited for, as `/proc/PID/stat` of proc(5) has it.
+fn computed(child: &Child) -> std::io::Result<Duration> {
+    let pid = child.id();
+    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(rustix::io::Errno::SRCH)?;
+    waitid(WaitId::Pid(raw), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // Fields 14 to 17; the second one may have blanks and ends with the last parenthesis.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let ticks: u64 = fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Ok(Duration::from_millis(1000 * ticks / rustix::param::clock_ticks_per_second()))
 }
 
 fn streams<'c>(command: &'c mut Command, file: &File) -> std::io::Result<&'c mut Command> {
@@ -154,22 +173,25 @@ impl Done {
             seconds => format!(", after {seconds} s of waiting"),
         };
         let sums = self.counts.sums();
-        format!("-- {}: {how} ({:.0} s{waited}){sums}", self.name, self.took.as_secs_f64())
+        let (took, computed) = (self.took.as_secs(), self.computed.as_secs());
+        format!("-- {}: {how} ({took} s, {computed} s of processors{waited}){sums}", self.name)
     }
 }
 
 /// Prints what each part took, and what lanes waited.
 pub(super) fn print_times(all: &[Done]) {
-    println!("minutes of each part, by lanes, which ran beside each other:");
+    println!("minutes of each part, and of processors, by lanes, which ran beside each other:");
+    let minutes = |time: Duration| time.as_secs_f64() / 60.0;
     for lane in Lane::ALL {
         let mine: Vec<&Done> = all.iter().filter(|done| done.lane == lane).collect();
-        let sum = |of: fn(&Done) -> Duration| {
-            mine.iter().map(|done| of(done)).sum::<Duration>().as_secs_f64() / 60.0
-        };
-        let (took, waited) = (sum(|done| done.took), sum(|done| done.waited));
-        println!("  {took:5.1} {lane:?}, and {waited:.1} of waiting for others");
+        let sum = |of: fn(&Done) -> Duration| minutes(mine.iter().map(|done| of(done)).sum());
+        let (took, computed) = (sum(|done| done.took), sum(|done| done.computed));
+        let waited = sum(|done| done.waited);
+        println!("  {took:5.1} {computed:5.1} {lane:?}, and {waited:.1} of waiting for others");
         for done in mine.iter().filter(|done| done.took.as_secs() >= 3) {
-            println!("    {:5.1} {}", done.took.as_secs_f64() / 60.0, done.name);
+            println!("    {:5.1} {:5.1} {}", minutes(done.took), minutes(done.computed), done.name);
         }
     }
+    let all = minutes(all.iter().map(|done| done.computed).sum());
+    println!("  {all:.1} of processors in all");
 }

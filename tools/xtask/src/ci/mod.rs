@@ -209,6 +209,7 @@ fn judge(done: &[Done], machine: &Machine, share: Share) -> Outcome<Verdict> {
         }
         for failure in &part.counts.failures {
             println!("FAILED {failure}\n  again: {}", parts::repeat(part.name, failure));
+            part.counts.said_by(failure).for_each(|line| println!("    {line}"));
         }
         verdict.counts.add(&part.counts);
     }

@@ -266,9 +266,11 @@ fn build() -> Vec<Command> {
     vec![command]
 }
 
+/// Without examples in comments: there are none, and rustdoc needs seconds to see it in each crate.
 fn units() -> Vec<Command> {
     let words = ["test", "--profile", "ci", "--workspace", "--locked", "--no-fail-fast"];
     let mut command = cargo(&words);
+    command.args(["--lib", "--bins", "--tests"]);
     command.env(built::DIRECTORY, directory()).args(["--", "--show-output"]);
     vec![with_signals(&command)]
 }

@@ -21,6 +21,8 @@ pub(super) struct Counts {
     pub(super) unstable: Vec<String>,
     /// The tests that failed, with their binaries.
     pub(super) failures: Vec<String>,
+    /// What failed tests printed, by test.
+    said: BTreeMap<String, Vec<String>>,
     /// The test binaries that ended with an error although no test in them failed.
     pub(super) broken: Vec<String>,
     binaries: usize,
@@ -54,7 +56,14 @@ impl Counts {
         }
         self.unstable.extend(other.unstable.iter().cloned());
         self.failures.extend(other.failures.iter().cloned());
+        self.said.extend(other.said.clone());
         self.broken.extend(other.broken.iter().cloned());
+    }
+
+    /// The first lines that a failed test printed.
+    pub(super) fn said_by(&self, failure: &str) -> impl Iterator<Item = &str> {
+        let name = failure.split(" (").next().unwrap_or(failure);
+        self.said.get(name).into_iter().flatten().map(String::as_str)
     }
 
     /// The sums in words; empty without tests.
@@ -139,7 +148,12 @@ struct Reader {
     running: Option<String>,
     /// Tests that failed in this binary.
     failed: usize,
+    /// The failed test whose output is read.
+    telling: Option<String>,
 }
+
+/// So many lines of what a failed test printed are shown, of so many characters at most.
+const SHOWN: (usize, usize) = (12, 300);
 
 impl Reader {
     /// Interprets a line.
@@ -172,11 +186,31 @@ impl Reader {
             let binary = self.running.as_ref().map(|name| format!(" ({name})"));
             counts.failures.push(format!("{test}{}", binary.unwrap_or_default()));
         }
+        self.output(line, counts);
         if let Some(case) = line.strip_prefix("UNSTABLE ") {
             counts.unstable.push(case.to_owned());
         }
         if let Some(rest) = line.strip_prefix("test result: ") {
             self.result(rest, counts);
+        }
+    }
+
+    /// Keeps what failed tests printed, which both harnesses show behind `---- NAME`.
+    fn output(&mut self, line: &str, counts: &mut Counts) {
+        if let Some(rest) = line.strip_prefix("---- ") {
+            let name = rest.trim_end_matches(" ----").trim_end_matches(" stdout");
+            let has_failed =
+                |failure: &String| failure.split(" (").next().is_some_and(|test| test == name);
+            self.telling = counts.failures.iter().any(has_failed).then(|| name.to_owned());
+        } else if line.starts_with("failures:") || line.starts_with("test result: ") {
+            self.telling = None;
+        } else if let Some(name) = &self.telling
+            && !line.trim().is_empty()
+        {
+            let said = counts.said.entry(name.clone()).or_default();
+            if said.len() < SHOWN.0 {
+                said.push(line.chars().take(SHOWN.1).collect());
+            }
         }
     }
 
@@ -244,13 +278,15 @@ mod tests {
         let text = "running 3 tests\ntest a ... ok\n\nsuccesses:\n\n---- a stdout ----\nnoise\n\
             SKIP a: no fuse\n\nsuccesses:\n    a\n\n\
             test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
-            test x ... ignored, no fuse\ntest y ... FAILED (12.0 s)\nSKIP x: no fuse\nfailures:\n---- y ----\n\
+            test x ... ignored, no fuse\ntest y ... FAILED (12.0 s)\nSKIP x: no fuse\nfailures:\n\n\
+            ---- y ----\npanicked at a.rs:1:2:\nfirst\n\nfailures:\n    y\n\n\
             test result: FAILED. 5 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.00s";
         let (mut counts, mut reader) = (Counts::default(), Reader::default());
         text.lines().for_each(|line| reader.line(line, &mut counts));
         assert_eq!((counts.passed, counts.failed, counts.skipped), (7, 1, 2));
         assert_eq!(counts.reasons["no fuse"], ["a", "x"]);
         assert_eq!(counts.failures, ["y"]);
+        assert_eq!(counts.said_by("y").collect::<Vec<_>>(), ["panicked at a.rs:1:2:", "first"]);
     }
 
     #[test]
