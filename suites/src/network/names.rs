@@ -1,6 +1,7 @@
 //! Names of containers and host names, in every mode.
 
 use std::fs;
+use std::thread;
 
 use crate::network::containers::{Lab, World};
 use crate::network::outside::own_address;
@@ -14,6 +15,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("own_name", own_name),
     ("published_twice", published_twice),
     ("to_the_host", to_the_host),
+    ("started_at_once", started_at_once),
 ];
 
 const SERVE: [&str; 4] = ["/bin/tool", "serve", "0.0.0.0", "80"];
@@ -141,5 +143,25 @@ fn to_the_host(world: &World) {
     } else {
         let said = String::from_utf8_lossy(&own.stderr).into_owned();
         assert!(said.contains("--add-host box:ADDRESS"), "{said}");
+    }
+}
+
+/// Containers that start at once all stay in the network: none is taken for dead by another one
+/// that joins.
+fn started_at_once(world: &World) {
+    const NAMES: [&str; 6] = ["a1", "a2", "a3", "a4", "a5", "a6"];
+    let lab = world.lab();
+    for round in 0..5 {
+        thread::scope(|scope| {
+            for name in NAMES {
+                let lab = &lab;
+                scope.spawn(move || lab.start(name, &[], &SERVE));
+            }
+        });
+        let shown = lab.person.run(&["network", "inspect", "lab"]).ok().out();
+        let left: Vec<&str> =
+            NAMES.into_iter().filter(|name| !shown.contains(&format!("\"{name}\""))).collect();
+        lab.person.run(&[&["rm", "-f"], &NAMES[..]].concat()).ok();
+        assert!(left.is_empty(), "round {round}: {left:?} are not in {shown}");
     }
 }

@@ -203,9 +203,11 @@ pub(crate) fn has_started(store: &Store, id: &str) -> bool {
     lives(store, id)
 }
 
-/// Whether a container lives, or somebody is about to start a program in it.
+/// Whether a container lives, or somebody is about to start a program in it. In this order: a start
+/// writes down that the container lives and releases its lock after that, so one that goes on
+/// meanwhile would be missed by both looks in the other order.
 pub fn may_live(store: &Store, id: &str) -> bool {
-    lives(store, id) || is_starting(store, id)
+    is_starting(store, id) || lives(store, id)
 }
 
 /// What an engine makes a private network of.
