@@ -5,9 +5,11 @@ Tests that start programs have the mark `real`; `lab_guard` fails others that do
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -17,6 +19,20 @@ from lab_guard import Guard
 
 guard = Guard()
 sys.addaudithook(guard)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out tests with the mark `long` whose file is of another share than the wanted one."""
+    part, of = (int(number) for number in os.environ.get("CORACLE_TEST_SHARE", "1/1").split("/"))
+    is_left_out = [
+        item.get_closest_marker("long") is not None
+        and zlib.crc32(item.path.name.encode()) % of != part - 1
+        for item in items
+    ]
+    config.hook.pytest_deselected(
+        items=[item for item, left_out in zip(items, is_left_out, strict=True) if left_out]
+    )
+    items[:] = [item for item, left_out in zip(items, is_left_out, strict=True) if not left_out]
 
 
 @pytest.hookimpl(wrapper=True)

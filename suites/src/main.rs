@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     if let Some(ended) = differential::keep_layer() {
         return ended;
     }
-    let wishes = match Wishes::read(std::env::args().skip(1), shares::is_rare) {
+    let wishes = match Wishes::read(std::env::args().skip(1), shares::rarity) {
         Ok(wishes) => wishes,
         Err(error) => return refuse(&error),
     };

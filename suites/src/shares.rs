@@ -4,6 +4,8 @@
 //! and I1 where namespaces are forbidden. These run always; the other modes are rare, and so are
 //! the longest cases.
 
+use testkit::share::Rarity;
+
 /// Suites whose cases are named by a mode.
 const BY_MODE: [&str; 8] = [
     "contract",
@@ -23,24 +25,62 @@ const CHOSEN: [&str; 6] =
 /// The same where one user runs the whole suite, so that names have no user.
 const CHOSEN_OF_ONE: [&str; 4] = ["N1", "N1-tap", "I1", "nothing_is_left"];
 
-/// Parts of the names of long cases, with their seconds on two busy processors.
-const LONG: &[&str] = &[
-    // 125 s
+/// The longest cases, with their seconds on two busy processors. They take turns in this order, so
+/// each share has about as much of them; what two users or hosts show is in two shares.
+const LONG: [&str; 27] = [
+    // 125 s each
     "cluster::allowed::killed",
     "cluster::forbidden::killed",
     // 120 s
     "programs::I1::python::tests",
-    // 65 s
+    // 106 s
+    "contract::N1::plain::large::packages",
+    // 73 s
+    "hosts::ranks::slurm",
+    // 65 s each
     "cluster::forbidden::elastic",
-    // 48 s
-    "::farm_broken",
-    // 41 s
+    "cluster::allowed::elastic",
+    // 63 s
+    "programs::I1::apt::install",
+    // 53 s
+    "contract::I1::plain::large::packages",
+    // 50 s each
+    "crash::plain::kill::one_command_alone",
+    "crash::range::kill::one_command_alone",
+    "cluster::forbidden::farm",
+    "cluster::allowed::farm",
+    // 48 s each
+    "cluster::allowed::farm_broken",
+    "cluster::forbidden::farm_broken",
+    // 46 s
+    "contract::N1::range::large::packages",
+    // 44 s
+    "cluster::forbidden::open_mpi",
+    // 43 s each
+    "cluster::forbidden::grid_mended",
+    "hosts::images::by_sbcast",
+    // 41 s each
     "hosts::farm::hosts",
+    "network::I1::far_sentinel",
+    // 39 s
+    "cluster::allowed::open_mpi",
+    // 36 s each
+    "servers::I1::far_open_mpi",
+    "crash::plain::full::disk",
+    "cluster::allowed::farm_mended",
+    // 33 s
+    "hosts::kills::points",
+    // 32 s
+    "cluster::allowed::grid",
 ];
 
-/// Whether only a share of the cases with such a name runs.
-pub(crate) fn is_rare(name: &str) -> bool {
-    LONG.iter().any(|part| name.contains(part)) || !is_chosen(name)
+/// In which shares the case with such a name runs.
+pub(crate) fn rarity(name: &str) -> Rarity {
+    if !is_chosen(name) {
+        return Rarity::ByName;
+    }
+    let place = (0..).zip(LONG).find(|(_, long)| *long == name).map(|(place, _)| place);
+    place.map_or(Rarity::Always, Rarity::ByPlace)
 }
 
 fn is_chosen(name: &str) -> bool {

@@ -16,6 +16,8 @@ from coracle_lab.cli import papers
 from coracle_lab.errors import LabError
 from coracle_lab.run import records, store
 
+pytestmark = pytest.mark.long
+
 HEAD = 'title = "T"\npaper = "p"\ntext = "t"\n'
 FIGURE = """[[figure]]
 id = "{name}"

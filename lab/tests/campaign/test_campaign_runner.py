@@ -21,6 +21,8 @@ from coracle_lab.run import packed, store
 from coracle_lab.run.session import Late, Session, Stopped
 from coracle_lab.run.store import Store
 
+pytestmark = pytest.mark.long
+
 TEXT = 'title = "T"\npaper = "p"\ntext = "t"\n' + "".join(
     f"""[[figure]]
 id = "{name}"

@@ -23,6 +23,8 @@ from coracle_lab.design import (
 )
 from coracle_lab.errors import LabError
 
+pytestmark = pytest.mark.long
+
 LEVEL = st.text(
     st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp")), min_size=1
 )

@@ -14,6 +14,8 @@ from coracle_lab import cli
 from coracle_lab.design import Row
 from coracle_lab.model import form
 
+pytestmark = pytest.mark.long
+
 MACHINES = {
     "native": Machine(),
     "native-again": Machine(),

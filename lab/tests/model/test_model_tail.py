@@ -20,6 +20,8 @@ from coracle_lab.errors import LabError
 from coracle_lab.model import read, slowest, tail
 from coracle_lab.model.sample import intervals, resampled, sample
 
+pytestmark = pytest.mark.long
+
 Draw = Callable[[Generator, int | tuple[int, int]], NDArray[np.float64]]
 TIMES = some.lists(
     some.floats(1e-3, 1e3, allow_nan=False, allow_infinity=False), min_size=2, max_size=40

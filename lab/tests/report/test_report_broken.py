@@ -16,6 +16,8 @@ from coracle_lab.cli import main
 from coracle_lab.design import Row
 from coracle_lab.run.store import Store
 
+pytestmark = pytest.mark.long
+
 Change = Callable[[list[dict[str, Any]]], None]
 
 

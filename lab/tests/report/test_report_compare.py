@@ -10,6 +10,8 @@ import pytest
 from coracle_lab import stats
 from coracle_lab.cli import main
 
+pytestmark = pytest.mark.long
+
 RATIOS = {**made.RATIOS, "coracle:P1": 1.10}
 
 

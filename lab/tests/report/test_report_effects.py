@@ -23,6 +23,8 @@ from coracle_lab.report.tables import Shown
 from coracle_lab.run import records
 from coracle_lab.run.store import Store
 
+pytestmark = pytest.mark.long
+
 DESIGN = """
 name = "screen"
 seed = 9

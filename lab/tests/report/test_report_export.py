@@ -13,6 +13,8 @@ import pytest
 
 from coracle_lab.cli import main
 
+pytestmark = pytest.mark.long
+
 
 def test_csv_has_one_line_for_each_attempt(
     example: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -22,6 +22,8 @@ from coracle_lab.figures import Cloud, Facet, Picture, Ratio, style
 from coracle_lab.figures.units import amount, label, title
 from coracle_lab.figures.vector import TILE, smaller
 
+pytestmark = pytest.mark.long
+
 NAMES = list(made.pictures())
 
 

@@ -16,6 +16,8 @@ from coracle_lab.report.section import Section
 from coracle_lab.report.summary import Entry
 from coracle_lab.report.tables import Shown
 
+pytestmark = pytest.mark.long
+
 NAMES = ("native", "native-again", "coracle:P1", "udocker:P1")
 
 

@@ -15,6 +15,8 @@ from coracle_lab.cli import main
 from coracle_lab.errors import LabError
 from coracle_lab.report import oracle, page
 
+pytestmark = pytest.mark.long
+
 
 def lines(into: Path) -> list[str]:
     """Returns the page's table rows as text."""

@@ -24,6 +24,8 @@ from coracle_lab.report.tables import Shown
 from coracle_lab.run import packed
 from coracle_lab.run.store import Store
 
+pytestmark = pytest.mark.long
+
 
 class Reader(HTMLParser):
     """Collects the text, the tags that are open at the end, ids, and everything that refers."""

@@ -18,6 +18,8 @@ from coracle_lab.report import draw
 from coracle_lab.run import packed
 from coracle_lab.run.store import Store
 
+pytestmark = pytest.mark.long
+
 PAGE_BYTES = 15_000
 """What a page has besides its figures: style, summary, methods."""
 

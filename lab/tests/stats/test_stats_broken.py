@@ -11,6 +11,8 @@ import pytest
 from coracle_lab.errors import LabError
 from coracle_lab.stats import Comparison, as_in_paper, compare, dunnett
 
+pytestmark = pytest.mark.long
+
 GOOD = [10.0, 10.1, 9.9, 10.05, 9.95]
 NAN = math.nan
 

@@ -23,6 +23,8 @@ from coracle_lab.stats.ranks import paired_shift
 from coracle_lab.stats.resample import bca
 from coracle_lab.stats.verdict import judge
 
+pytestmark = pytest.mark.long
+
 EXPERIMENTS = 200
 BLOCKS = 30
 RATIOS = {"native": 1.0, "native-again": 1.0, "planted": 1.03}

@@ -14,6 +14,8 @@ from coracle_lab.design import Design, aliases, cells, parse
 from coracle_lab.errors import LabError
 from coracle_lab.stats import MainEffect, Runs, Screen, screens
 
+pytestmark = pytest.mark.long
+
 FEW = settings(max_examples=25, deadline=None)
 NAMES = [*"abcdefgh", "again"]
 

@@ -26,7 +26,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use crate::share::Share;
+use crate::share::{Rarity, Share};
 use crate::skip::Outcome;
 
 type Body<'a> = Box<dyn Fn() -> Outcome + Send + Sync + 'a>;
@@ -115,7 +115,7 @@ impl<'a> Suite<'a> {
     /// Runs the cases that the command line selects, in a test binary of this suite alone. Filters
     /// need not begin with its name.
     pub fn main(self) -> ExitCode {
-        match Wishes::read(std::env::args().skip(1), |_| false) {
+        match Wishes::read(std::env::args().skip(1), |_| Rarity::Always) {
             Ok(mut wishes) => {
                 wishes.filters.iter_mut().for_each(|filter| within(self.name, filter));
                 self.run(&wishes)
@@ -363,17 +363,17 @@ pub struct Wishes {
     threads: Option<usize>,
     repeat: Option<u32>,
     share: Share,
-    is_rare: fn(&str) -> bool,
+    rarity: fn(&str) -> Rarity,
 }
 
 impl Wishes {
-    /// Reads the command line; `is_rare` says of which cases only a share runs.
+    /// Reads the command line; `rarity` says of which cases only a share runs.
     ///
     /// # Errors
     /// If there is an unknown option, or a wrong value.
     pub fn read(
         words: impl Iterator<Item = String>,
-        is_rare: fn(&str) -> bool,
+        rarity: fn(&str) -> Rarity,
     ) -> Result<Self, String> {
         let mut wishes = Self {
             filters: Vec::new(),
@@ -383,7 +383,7 @@ impl Wishes {
             threads: None,
             repeat: None,
             share: Share::wanted()?,
-            is_rare,
+            rarity,
         };
         let mut words = words;
         while let Some(word) = words.next() {
@@ -443,7 +443,7 @@ impl Wishes {
         };
         (self.filters.is_empty() || self.filters.iter().any(hit))
             && !self.skip.iter().any(|filter| name.contains(filter.as_str()))
-            && (!(self.is_rare)(name) || self.share.takes(name))
+            && self.share.runs(name, (self.rarity)(name))
     }
 
     /// Runs a case as often as is wished.
@@ -519,7 +519,7 @@ mod tests {
     fn mistakes_on_the_command_line_are_errors() {
         let read = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            Wishes::read(words.into_iter(), |_| false)
+            Wishes::read(words.into_iter(), |_| Rarity::Always)
         };
         for bad in [&["--exakt"][..], &["--skip"], &["--repeat", "0"], &["--share", "4/3"]] {
             assert!(read(bad).is_err(), "{bad:?}");
@@ -530,7 +530,9 @@ mod tests {
     fn rare_cases_run_by_share() {
         let words = |share: &str| {
             let words = ["--share", share].map(str::to_owned);
-            Wishes::read(words.into_iter(), |name| name.contains("P1")).expect("wishes")
+            let rarity =
+                |name: &str| if name.contains("P1") { Rarity::ByName } else { Rarity::Always };
+            Wishes::read(words.into_iter(), rarity).expect("wishes")
         };
         let [first, second] = [words("1/2"), words("2/2")];
         assert!(first.want("a::N1::x") && second.want("a::N1::x"));
@@ -552,7 +554,7 @@ mod tests {
 
     fn wishes(words: &[&str]) -> Wishes {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        Wishes::read(words.into_iter(), |_| false).expect("wishes")
+        Wishes::read(words.into_iter(), |_| Rarity::Always).expect("wishes")
     }
 
     #[test]

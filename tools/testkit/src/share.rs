@@ -10,6 +10,17 @@ use std::str::FromStr;
 /// The environment variable.
 pub const VARIABLE: &str = "CORACLE_TEST_SHARE";
 
+/// In which shares a case runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rarity {
+    /// In each.
+    Always,
+    /// In the one that a hash of its name chooses.
+    ByName,
+    /// In that of this number in a list, from 0: cases one after the other are spread evenly.
+    ByPlace(u64),
+}
+
 /// A part of all cases: `part` of `of`, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -37,7 +48,16 @@ impl Share {
         }
     }
 
-    /// Whether a case of this name belongs to it.
+    /// Whether a case runs in it.
+    pub fn runs(self, name: &str, rarity: Rarity) -> bool {
+        match rarity {
+            Rarity::Always => true,
+            Rarity::ByName => self.takes(name),
+            Rarity::ByPlace(place) => place % self.of == self.part - 1,
+        }
+    }
+
+    /// Whether a case of this name belongs to it, where its name decides.
     pub fn takes(self, name: &str) -> bool {
         // FNV-1a: the same on every machine and with every compiler.
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -93,6 +113,17 @@ mod tests {
             assert!(Share::WHOLE.takes(&name));
         }
         assert!(counts.iter().all(|count| (60..=140).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn cases_of_a_list_take_turns() {
+        let takers = |place: u64| {
+            let runs = |part: &u64| Share::chosen(*part, 3).runs("a", Rarity::ByPlace(place));
+            (0..3).filter(runs).collect::<Vec<u64>>()
+        };
+        assert_eq!([0, 1, 2, 3].map(takers), [[0], [1], [2], [0]]);
+        assert!(Share::WHOLE.runs("a", Rarity::ByPlace(7)));
+        assert!(Share::chosen(1, 3).runs("a", Rarity::Always));
     }
 
     #[test]

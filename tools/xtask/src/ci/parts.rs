@@ -20,13 +20,15 @@ pub(super) enum Lane {
     Cargo,
     /// Suites that compute.
     Compute,
-    /// Suites that wait for programs, time limits and other hosts most of the time.
+    /// Suites that wait for programs and time limits most of the time.
     Wait,
+    /// Clusters of simulated hosts, one case at a time, which waits.
+    Hosts,
 }
 
 impl Lane {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Check, Self::SetUp, Self::Cargo, Self::Compute, Self::Wait];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Check, Self::SetUp, Self::Cargo, Self::Compute, Self::Wait, Self::Hosts];
 }
 
 /// When a part runs.
@@ -108,15 +110,15 @@ pub(super) const ALL: &[Part] = &[
         &["packages", "build", "tree-batch", "tree-services", "tree-directory"],
     ),
     suite("servers", Lane::Wait, &["packages", "build", "tree-servers"]),
-    suite(
-        "hosts",
-        Lane::Wait,
-        &["packages", "build", "tree-services", "tree-batch", "tree-readme"],
-    ),
     suite("batch", Lane::Wait, BUILT),
     suite("interop", Lane::Wait, BUILT),
     suite("udocker", Lane::Wait, &["packages", "build", "tools"]),
     suite("integration", Lane::Wait, &["packages", "build", "tree-integration"]),
+    suite(
+        "hosts",
+        Lane::Hosts,
+        &["packages", "build", "tree-services", "tree-batch", "tree-readme"],
+    ),
     part("lab-units", Lane::Check, When::Code, &["lab-packages"], Run::Task(&["lab", "units"])),
     part(
         "lab-trial",
@@ -225,6 +227,7 @@ impl Part {
                 }
                 if self.name.starts_with("lab") {
                     command.env("CORACLE_BIN", directory().join("coracle"));
+                    command.env(share::VARIABLE, share.to_string());
                 }
                 vec![command]
             }
