@@ -3,8 +3,8 @@
 //! `run` must know whether user namespaces, filters and tracing work, and files alone do not show
 //! it. Trying costs milliseconds, so the results are kept in a file, under a key of everything that
 //! they are known to depend on: boot, kernel, user, user namespace, the switches in `/proc/sys`,
-//! the label of the security module, the filters of this process, the root directory. A failure
-//! that may be temporary is not kept.
+//! the label of the security module, the filters of this process and whether it is traced, the root
+//! directory. A failure that may be temporary is not kept.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -87,6 +87,10 @@ fn key(host: &Host, timeout: Duration) -> String {
     }
     if status_field(status, "Seccomp") == Some("2") {
         key.push_str(&under_filters(timeout));
+    }
+    // A tracer that follows forks has what this process would trace.
+    if status_field(status, "TracerPid").is_some_and(|pid| pid != "0") {
+        key.push_str(":traced");
     }
     let label = read_trimmed("/proc/self/attr/current").unwrap_or_default();
     let root = rustix::fs::stat("/").map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
