@@ -1,5 +1,7 @@
 //! What this machine cannot run, printed before anything else.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::fs::statvfs;
@@ -76,6 +78,17 @@ impl Machine {
     pub(super) fn conditions(&self) -> Vec<&'static str> {
         self.lacks.iter().map(|(condition, _)| *condition).collect()
     }
+}
+
+/// The directory above the clone that other users cannot enter. Tests run as such users, and many
+/// start programs from the clone.
+pub(super) fn closed() -> Option<PathBuf> {
+    let root = root();
+    let is_closed = |path: &&Path| {
+        path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o001 == 0)
+    };
+    let found = root.ancestors().find(is_closed).map(Path::to_owned);
+    found.filter(|_| is_root())
 }
 
 /// The mode of seccomp that this process is in.

@@ -12,7 +12,7 @@ use crate::shell::{by_way_of, cargo, target};
 /// Parts of a lane run one after the other, in the order of [`ALL`]; lanes run beside each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lane {
-    /// Short checks of the sources, and the lab.
+    /// Checks of the sources, and the lab.
     Check,
     /// Waits for a mirror of packages.
     SetUp,
@@ -90,7 +90,6 @@ pub(super) const ALL: &[Part] = &[
         megabytes: 5_000,
         ..part("units", Lane::Cargo, When::Code, BUILT, Run::Commands(units))
     },
-    Part { megabytes: 3_500, ..part("lints", Lane::Cargo, When::Code, &[], Run::Commands(lints)) },
     suite("cli", Lane::Compute, BUILT),
     suite("differential", Lane::Compute, BUILT),
     suite("contract", Lane::Compute, &["packages", "build", "tree-services", "tree-debian"]),
@@ -127,6 +126,11 @@ pub(super) const ALL: &[Part] = &[
         &["lab-packages", "build"],
         Run::Task(&["lab", "trial"]),
     ),
+    // Behind the unit tests' compilation, for which cargo makes it wait, and beside their run.
+    Part {
+        megabytes: 3_500,
+        ..part("lints", Lane::Check, When::Code, &["build"], Run::Commands(lints))
+    },
     part("lab", Lane::Check, When::Lab, &["lab-packages", "build", "hosts"], Run::Task(&["lab"])),
     part("dependencies", Lane::Cargo, When::Complete, &[], Run::Task(&["dependencies"])),
     part("release", Lane::Cargo, When::Complete, &["packages"], Run::Task(&["release"])),
