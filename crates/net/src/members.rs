@@ -274,21 +274,22 @@ fn join_on(
     };
     let (address, kind) = address_in(network, &mut file, (member, part), is_alive)?;
     let store = network.dir().store();
-    let slot =
-        change_slots(store, host, |slots| slots.take(&member.id, &definition.id, is_alive))??;
-    let entry = Entry {
-        id: member.id.clone(),
-        name: member.name.clone(),
-        aliases: member.aliases.clone(),
-        address,
-        slot,
-        kind,
-        since: sys::machine::now(),
-    };
-    let joined = endpoint(network, &entry, part.map(|(_, node)| node));
-    file.members.push(entry);
-    write(network, host, &file)?;
-    Ok(joined)
+    // The agent looks at the entries when the slots are written, so those come first.
+    change_slots_always(store, host, |slots| {
+        let entry = Entry {
+            id: member.id.clone(),
+            name: member.name.clone(),
+            aliases: member.aliases.clone(),
+            address,
+            slot: slots.take(&member.id, &definition.id, is_alive)?,
+            kind,
+            since: sys::machine::now(),
+        };
+        let joined = endpoint(network, &entry, part.map(|(_, node)| node));
+        file.members.push(entry);
+        write(network, host, &file)?;
+        Ok(joined)
+    })?
 }
 
 /// The place of an entry. `node`: the host's address in a network of several.
@@ -394,6 +395,24 @@ pub(crate) fn change_slots<T>(
     host: &str,
     change: impl FnOnce(&mut Slots) -> T,
 ) -> Result<T> {
+    change_slots_and(store, host, change, |before, after| before != after)
+}
+
+/// The same; the file is also written where nothing has changed, so that the agent looks.
+fn change_slots_always<T>(
+    store: &Store,
+    host: &str,
+    change: impl FnOnce(&mut Slots) -> T,
+) -> Result<T> {
+    change_slots_and(store, host, change, |_, _| true)
+}
+
+fn change_slots_and<T>(
+    store: &Store,
+    host: &str,
+    change: impl FnOnce(&mut Slots) -> T,
+    is_written: impl FnOnce(&Slots, &Slots) -> bool,
+) -> Result<T> {
     let (networks, name) = (store.networks(), slots_name(host));
     let _lock = networks.lock_file(&name).map_err(Error::store("lock the slots"))?;
     let read = networks.read(&name).map_err(Error::store("read the slots"))?;
@@ -406,7 +425,7 @@ pub(crate) fn change_slots<T>(
     if !gone.is_empty() && host == self::host() {
         rows::free(store, &gone)?;
     }
-    if slots != before {
+    if is_written(&before, &slots) {
         networks.write(&name, &slots).map_err(Error::store("write the slots"))?;
     }
     Ok(answer)

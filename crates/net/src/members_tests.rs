@@ -176,6 +176,21 @@ fn a_container_without_a_network_may_have_a_slot() {
     assert!(!has_slot(store, "a").unwrap());
 }
 
+/// The agent sees that the slots were written, and finds the entry then: also of a container that
+/// was killed and has kept its slot.
+#[test]
+fn a_join_writes_the_slots_last() {
+    let world = World::new();
+    let lab = world.network("lab", "10.1.0.0/24");
+    for _ in 0..2 {
+        let before = crate::stamp::stamp(&slots_file(&world.store));
+        join(&lab, &member("a"), &all).unwrap();
+        assert_ne!(crate::stamp::stamp(&slots_file(&world.store)), before);
+        let written = |path: std::path::PathBuf| path.metadata().unwrap().modified().unwrap();
+        assert!(written(path(&lab)) <= written(slots_file(&world.store)));
+    }
+}
+
 #[test]
 fn slots_are_limited() {
     let taken = (1..SLOTS).map(|number| Slot {
