@@ -3,8 +3,8 @@
 //! `run` must know whether user namespaces, filters and tracing work, and files alone do not show
 //! it. Trying costs milliseconds, so the results are kept in a file, under a key of everything that
 //! they are known to depend on: boot, kernel, user, user namespace, the switches in `/proc/sys`,
-//! the label of the security module, the filters of this process and whether it is traced, the root
-//! directory. A failure that may be temporary is not kept.
+//! the label of the security module, the filters of this process, the root directory. A failure
+//! that may be temporary is not kept, nor what a process finds that is traced itself.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -56,15 +56,23 @@ impl Host {
         let key = key(self, timeout);
         let known = memory.and_then(|path| std::fs::read(path).ok());
         let known = known.and_then(|bytes| serde_json::from_slice::<Trials>(&bytes).ok());
-        let trials = known.filter(|known| known.key == key).unwrap_or_else(|| {
-            let trials = Trials::make(key, store, timeout);
-            if trials.will_last()
-                && let Some(path) = memory
-            {
-                let _ = store_trials(path, &trials);
+        let known = known.filter(|known| known.key == key);
+        // A tracer that follows forks, as `strace -f`, has what this process would trace.
+        let is_traced = status_field(own_status(), "TracerPid").is_some_and(|pid| pid != "0");
+        let trials = match known {
+            Some(known) if is_traced => known.with_tracing_tried(timeout),
+            Some(known) => known,
+            None => {
+                let trials = Trials::make(key, store, timeout);
+                if trials.will_last()
+                    && !is_traced
+                    && let Some(path) = memory
+                {
+                    let _ = store_trials(path, &trials);
+                }
+                trials
             }
-            trials
-        });
+        };
         self.namespaces.user = trials.user_namespace;
         self.namespaces.barrier = trials.barrier;
         self.seccomp.filter = trials.filter;
@@ -87,10 +95,6 @@ fn key(host: &Host, timeout: Duration) -> String {
     }
     if status_field(status, "Seccomp") == Some("2") {
         key.push_str(&under_filters(timeout));
-    }
-    // A tracer that follows forks has what this process would trace.
-    if status_field(status, "TracerPid").is_some_and(|pid| pid != "0") {
-        key.push_str(":traced");
     }
     let label = read_trimmed("/proc/self/attr/current").unwrap_or_default();
     let root = rustix::fs::stat("/").map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
@@ -149,6 +153,13 @@ impl Trials {
             trace: crate::ptrace::child(timeout),
             seccomp_stops: crate::ptrace::seccomp_stops(timeout),
         }
+    }
+
+    /// The same with the trials of tracing made now.
+    fn with_tracing_tried(self, timeout: Duration) -> Self {
+        let trace = crate::ptrace::child(timeout);
+        let seccomp_stops = crate::ptrace::seccomp_stops(timeout);
+        Self { trace, seccomp_stops, ..self }
     }
 
     /// Returns true if a failure is permanent: not caused by lack of memory or by a limit that

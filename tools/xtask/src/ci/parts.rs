@@ -273,13 +273,15 @@ fn build() -> Vec<Command> {
     vec![command]
 }
 
-/// Without examples in comments: there are none, and rustdoc needs seconds to see it in each crate.
+/// Tests run programs that are examples of their crates. Examples in comments are left out: there
+/// are none, and rustdoc needs seconds to see it in each crate.
 fn units() -> Vec<Command> {
-    let words = ["test", "--profile", "ci", "--workspace", "--locked", "--no-fail-fast"];
-    let mut command = cargo(&words);
-    command.args(["--lib", "--bins", "--tests"]);
-    command.env(built::DIRECTORY, directory()).args(["--", "--show-output"]);
-    vec![with_signals(&command)]
+    let words = ["--profile", "ci", "--workspace", "--locked"];
+    let mut examples = cargo(&["build", "--examples", "--quiet"]);
+    examples.args(words);
+    let mut tests = cargo(&["test", "--lib", "--bins", "--tests", "--no-fail-fast"]);
+    tests.args(words).env(built::DIRECTORY, directory()).args(["--", "--show-output"]);
+    vec![examples, with_signals(&tests)]
 }
 
 /// With low priority: nothing waits for them, and suites run beside them.
