@@ -234,16 +234,21 @@ fn killed(lab: &Lab, backend: &str) {
     run_with(&mut kill, Input::Null, LIMIT);
     let _ = up.wait();
     read.expect("the ranks begin");
-    let left = || {
-        let all = |host: &usize| {
-            let mut ps = lab.command(*host, Path::new("/bin/sh"), &["-c", "ps -eo pid,args"]);
+    let processes = || {
+        let all = |host: usize| {
+            let script = ["-c", "ps -eo pid,ppid,stat,wchan:24,args"];
+            let mut ps = lab.command(host, Path::new("/bin/sh"), &script);
             run_with(&mut ps, Input::Null, LIMIT).out()
         };
-        let all: String = (0..lab.people.len()).map(|host| all(&host)).collect();
-        let is_left = |line: &&str| ["ranks-openmpi", "orted"].iter().any(|w| line.contains(w));
-        all.lines().filter(is_left).map(str::to_owned).collect::<Vec<_>>()
+        (0..lab.people.len()).map(all).collect::<String>()
     };
-    assert!(until(LIMIT, || left().is_empty().then_some(())).is_some(), "left: {:#?}", left());
+    let left = || {
+        let all = processes();
+        let is_left = |line: &str| ["ranks-openmpi", "orted"].iter().any(|w| line.contains(w));
+        all.lines().any(is_left)
+    };
+    // Whose child it is, and what that waits for, says why.
+    assert!(until(LIMIT, || (!left()).then_some(())).is_some(), "ranks are left:\n{}", processes());
     lab.run(0, &["cluster", "down", "lost"]).ok();
 }
 

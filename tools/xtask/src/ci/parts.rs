@@ -90,6 +90,8 @@ pub(super) const ALL: &[Part] = &[
         megabytes: 5_000,
         ..part("units", Lane::Cargo, When::Code, BUILT, Run::Commands(units))
     },
+    // Behind the unit tests: beside them it would make their compilation wait for cargo's lock.
+    Part { megabytes: 3_500, ..part("lints", Lane::Cargo, When::Code, &[], Run::Commands(lints)) },
     suite("cli", Lane::Compute, BUILT),
     suite("differential", Lane::Compute, BUILT),
     suite("contract", Lane::Compute, &["packages", "build", "tree-services", "tree-debian"]),
@@ -126,11 +128,6 @@ pub(super) const ALL: &[Part] = &[
         &["lab-packages", "build"],
         Run::Task(&["lab", "trial"]),
     ),
-    // Behind the unit tests' compilation, for which cargo makes it wait, and beside their run.
-    Part {
-        megabytes: 3_500,
-        ..part("lints", Lane::Check, When::Code, &["build"], Run::Commands(lints))
-    },
     part("lab", Lane::Check, When::Lab, &["lab-packages", "build", "hosts"], Run::Task(&["lab"])),
     part("dependencies", Lane::Cargo, When::Complete, &[], Run::Task(&["dependencies"])),
     part("release", Lane::Cargo, When::Complete, &["packages"], Run::Task(&["release"])),
