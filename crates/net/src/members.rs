@@ -275,7 +275,7 @@ fn join_on(
     let (address, kind) = address_in(network, &mut file, (member, part), is_alive)?;
     let store = network.dir().store();
     // The agent looks at the entries when the slots are written, so those come first.
-    change_slots_always(store, host, |slots| {
+    write_slots(store, host, true, |slots| {
         let entry = Entry {
             id: member.id.clone(),
             name: member.name.clone(),
@@ -395,23 +395,16 @@ pub(crate) fn change_slots<T>(
     host: &str,
     change: impl FnOnce(&mut Slots) -> T,
 ) -> Result<T> {
-    change_slots_and(store, host, change, |before, after| before != after)
+    write_slots(store, host, false, change)
 }
 
-/// The same; the file is also written where nothing has changed, so that the agent looks.
-fn change_slots_always<T>(
+/// The same; with `always` the file is also written where nothing has changed, so that the agent
+/// looks.
+fn write_slots<T>(
     store: &Store,
     host: &str,
+    always: bool,
     change: impl FnOnce(&mut Slots) -> T,
-) -> Result<T> {
-    change_slots_and(store, host, change, |_, _| true)
-}
-
-fn change_slots_and<T>(
-    store: &Store,
-    host: &str,
-    change: impl FnOnce(&mut Slots) -> T,
-    is_written: impl FnOnce(&Slots, &Slots) -> bool,
 ) -> Result<T> {
     let (networks, name) = (store.networks(), slots_name(host));
     let _lock = networks.lock_file(&name).map_err(Error::store("lock the slots"))?;
@@ -425,7 +418,7 @@ fn change_slots_and<T>(
     if !gone.is_empty() && host == self::host() {
         rows::free(store, &gone)?;
     }
-    if is_written(&before, &slots) {
+    if always || slots != before {
         networks.write(&name, &slots).map_err(Error::store("write the slots"))?;
     }
     Ok(answer)
