@@ -45,11 +45,16 @@ pub(super) fn status(cluster: &str, hosts: &Hosts) -> Result<Vec<Container>> {
 /// # Errors
 /// If those of a host that answers cannot be listed.
 pub fn status_of_reached(cluster: &str, hosts: &Hosts) -> Result<(Vec<Container>, Vec<Lost>)> {
-    let list = |host: &dyn Host| match on(cluster, host) {
-        Err(_) if host.lost().is_some() => Ok(Vec::new()),
-        found => found,
-    };
+    let list = |host: &dyn Host| unless_lost(host, on(cluster, host));
     Ok((by_name(hosts, list)?, hosts.lost()))
+}
+
+/// What came of work on a host; nothing, and no error, where the host was lost.
+fn unless_lost<T: Default>(host: &dyn Host, done: Result<T>) -> Result<T> {
+    match done {
+        Err(_) if host.lost().is_some() => Ok(T::default()),
+        done => done,
+    }
 }
 
 /// What each host lists, by name.
@@ -69,10 +74,7 @@ fn by_name(
 /// # Errors
 /// If one stays.
 pub(super) fn remove_passing(cluster: &str, hosts: &Hosts) -> Result<()> {
-    let remove = |host: &dyn Host| match remove_passing_on(cluster, host) {
-        Err(_) if host.lost().is_some() => Ok(()),
-        done => done,
-    };
+    let remove = |host: &dyn Host| unless_lost(host, remove_passing_on(cluster, host));
     hosts.each(remove).into_iter().collect()
 }
 
