@@ -36,7 +36,7 @@ fn looking_up_users(w: &World) -> Outcome {
 /// A command that a tracer follows cannot trace, and nor can the others that it starts. The next
 /// one can.
 fn after_a_traced_start(w: &World) -> Outcome {
-    // In a home of its own: others would find nothing kept there meanwhile.
+    // In a home of its own: a new home has nothing kept, which commands of other cases need.
     let w = &w.at(&w.dir("traced"));
     let archive = w.home.join("guest.tar");
     fs::write(&archive, testkit::guest::layer().finish()).expect("an archive");

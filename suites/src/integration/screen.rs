@@ -28,7 +28,7 @@ fn windows_are_drawn(w: &World) -> Outcome {
     let key = w.file(&dir.join("key"), key());
     let mut start = w.person.user.command("Xvfb", &w.person.home);
     start.args([
-        // Else it begins anew when its last client has gone, and refuses clients meanwhile.
+        // Without it the server resets when its last client has gone, and refuses new ones then.
         "-noreset",
         "-displayfd",
         "1",

@@ -348,8 +348,8 @@ fn is_of(host: usize, text: &str) -> bool {
 fn names(far: &Far, mode: &'static str) {
     let server = far.serve(0, mode, "db", &["/bin/tool", "serve", "0.0.0.0", "80"]);
     let other = far.serve(1, mode, "web", &["/bin/tool", "receive", "0.0.0.0", "69"]);
-    // A name is told to other hosts a moment after its container has started, and a container that
-    // starts in this moment may find one by the server of names and not yet in its /etc/hosts.
+    // A name reaches other hosts a moment after its container has started. A container that starts
+    // in this moment may find a name by the server of names and not yet in its /etc/hosts.
     let settled = |host: usize, asked: &str, wanted: &dyn Fn(&[&str]) -> bool| {
         let mut text = String::new();
         let found = until(SOON, || {

@@ -203,9 +203,9 @@ pub(crate) fn has_started(store: &Store, id: &str) -> bool {
     lives(store, id)
 }
 
-/// Whether a container lives, or somebody is about to start a program in it. In this order: a start
-/// writes down that the container lives and releases its lock after that, so one that goes on
-/// meanwhile would be missed by both looks in the other order.
+/// Whether a container lives, or somebody is about to start a program in it. The order matters: a
+/// start first writes that the container lives and then releases its lock. In the other order both
+/// looks would miss a start that does this between them.
 pub fn may_live(store: &Store, id: &str) -> bool {
     is_starting(store, id) || lives(store, id)
 }

@@ -62,8 +62,7 @@ impl Counts {
 
     /// The first lines that a failed test printed.
     pub(super) fn said_by(&self, failure: &str) -> impl Iterator<Item = &str> {
-        let name = failure.split(" (").next().unwrap_or(failure);
-        self.said.get(name).into_iter().flatten().map(String::as_str)
+        self.said.get(test_of(failure)).into_iter().flatten().map(String::as_str)
     }
 
     /// The sums in words; empty without tests.
@@ -133,6 +132,11 @@ fn skipped_by_pytest(line: &str) -> Option<(String, String)> {
     Some((format!("lab::{place}"), reason.to_owned()))
 }
 
+/// The name of a failed test without its binary.
+fn test_of(failure: &str) -> &str {
+    failure.split_once(" (").map_or(failure, |(test, _)| test)
+}
+
 fn shorten(tests: &[String]) -> String {
     let shown: Vec<&str> = tests.iter().take(4).map(String::as_str).collect();
     let more = tests.len().saturating_sub(4);
@@ -199,9 +203,8 @@ impl Reader {
     fn output(&mut self, line: &str, counts: &mut Counts) {
         if let Some(rest) = line.strip_prefix("---- ") {
             let name = rest.trim_end_matches(" ----").trim_end_matches(" stdout");
-            let has_failed =
-                |failure: &String| failure.split(" (").next().is_some_and(|test| test == name);
-            self.telling = counts.failures.iter().any(has_failed).then(|| name.to_owned());
+            let has_failed = counts.failures.iter().any(|failure| test_of(failure) == name);
+            self.telling = has_failed.then(|| name.to_owned());
         } else if line.starts_with("failures:") || line.starts_with("test result: ") {
             self.telling = None;
         } else if let Some(name) = &self.telling
