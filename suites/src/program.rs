@@ -17,7 +17,7 @@ pub(crate) fn coracle() -> &'static Path {
     PATH.get_or_init(|| {
         let path = match std::env::var_os(VARIABLE) {
             Some(path) => std::path::absolute(path).expect("a path"),
-            None => built::of_package("cli", "coracle", &["--profile", "ci"])
+            None => built::of_workspace("coracle", &built::LINTED)
                 .unwrap_or_else(|error| panic!("coracle does not compile: {error}")),
         };
         assert!(path.is_file(), "{VARIABLE}: {}: no such file", path.display());

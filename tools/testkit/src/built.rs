@@ -14,6 +14,12 @@ use serde_json::Value;
 /// The environment variable with the directory of programs that are built.
 pub const DIRECTORY: &str = "CORACLE_TEST_PROGRAMS";
 
+/// The words for cargo that compile as the check does: by the profile `ci`, and by the compiler
+/// with clippy's lints. The aliases of `.cargo/config.toml` have them too: without, cargo would
+/// compile the workspace once more.
+pub const LINTED: [&str; 4] =
+    ["--profile", "ci", "--config", "build.rustc-workspace-wrapper='clippy-driver'"];
+
 /// The path of a program of this crate, which is built if necessary.
 pub(crate) fn program(name: &str) -> io::Result<PathBuf> {
     match std::env::var_os(DIRECTORY) {
@@ -24,18 +30,18 @@ pub(crate) fn program(name: &str) -> io::Result<PathBuf> {
             }
             Err(io::Error::other(format!("{DIRECTORY}: no {}", path.display())))
         }
-        None => of_package("testkit", name, &[]),
+        None => of_workspace(name, &[]),
     }
 }
 
-/// Builds a program of a package, with these further words for cargo; gives its path.
+/// Builds a program of the workspace, with these further words for cargo; gives its path.
 ///
 /// # Errors
 /// If it does not compile.
-pub fn of_package(package: &str, name: &str, more: &[&str]) -> io::Result<PathBuf> {
+pub fn of_workspace(name: &str, more: &[&str]) -> io::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["build", "--quiet", "--package", package, "--bin", name])
+        .args(["build", "--quiet", "--workspace", "--bin", name])
         .args(["--message-format", "json"])
         .args(more)
         .current_dir(env!("CARGO_MANIFEST_DIR"))

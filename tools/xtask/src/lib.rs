@@ -12,6 +12,7 @@ mod dist;
 mod fuzz;
 mod kernels;
 mod lab;
+mod lints;
 mod machines;
 mod map;
 mod order;
@@ -39,6 +40,7 @@ usage: cargo xtask TASK
                      only that: install, make users, and what else the tests need
   tidy [--bless]     rules that a compiler does not know; --bless updates the lists of circles
                      and long lines
+  lints              what the compiler and clippy warn of
   fuzz [SECONDS | +SEED,SEED] [NAME]...
                      new sequences of system calls for so long in every engine, user and mode
   fuzz index [SECONDS]
@@ -89,6 +91,7 @@ pub fn run(words: &[String]) -> ExitCode {
         "cluster" => cluster::run(rest),
         "lab" if !lab::can_run() => return ExitCode::from(ci::COULD_NOT),
         "lab" => lab::run(rest),
+        "lints" => lints::run(),
         "dependencies" => dependencies::run(),
         "slurm" => return slurm::run(rest),
         slurm::HOLD => slurm::hold(rest),

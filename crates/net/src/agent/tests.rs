@@ -80,6 +80,15 @@ impl Drop for Running {
     }
 }
 
+/// A port that refuses. While its socket is held no server of another test gets it; the socket
+/// takes datagrams from itself alone.
+fn port_without_server() -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = socket.local_addr().unwrap();
+    socket.connect(address).unwrap();
+    (socket, address)
+}
+
 fn zone(name: &str, last: u8) -> Zone {
     let entry = Entry {
         id: "0".repeat(64),
@@ -123,8 +132,8 @@ fn members_are_told_by_datagram_and_connection() {
 fn other_names_are_asked_for_elsewhere() {
     let above = Running::new(Some(zone("far", 9)), &[]);
     // The first server is gone.
-    let nobody = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    let server = Running::new(Some(zone("db", 2)), &[nobody, above.address]);
+    let (_held, gone) = port_without_server();
+    let server = Running::new(Some(zone("db", 2)), &[gone, above.address]);
     let asked = question("far");
     assert_eq!(server.by_udp(&asked).as_deref().and_then(told), Some(9));
     let answers = server.by_tcp(&[&asked, &question("db")]);
@@ -133,8 +142,8 @@ fn other_names_are_asked_for_elsewhere() {
 
 #[test]
 fn a_name_that_no_server_knows_is_a_failure() {
-    let nobody = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    for servers in [&[][..], &[nobody]] {
+    let (_held, gone) = port_without_server();
+    for servers in [&[][..], &[gone]] {
         let server = Running::new(Some(zone("db", 2)), servers);
         let asked = question("far");
         for answer in [server.by_udp(&asked), server.by_tcp(&[&asked]).pop()] {

@@ -7,6 +7,7 @@ use testkit::built;
 use testkit::share::{self, Share};
 
 use super::changes::Change;
+use crate::lints::STAGE;
 use crate::shell::{by_way_of, cargo, target};
 
 /// Parts of a lane run one after the other, in the order of [`ALL`]; lanes run beside each other.
@@ -49,7 +50,7 @@ enum When {
 enum Run {
     /// A task of this program.
     Task(&'static [&'static str]),
-    Commands(fn() -> Vec<Command>),
+    Commands(fn(Share) -> Vec<Command>),
     /// The suite of the part's name.
     Suite,
 }
@@ -90,8 +91,8 @@ pub(super) const ALL: &[Part] = &[
         megabytes: 5_000,
         ..part("units", Lane::Cargo, When::Code, BUILT, Run::Commands(units))
     },
-    // Behind the unit tests: beside them it would make their compilation wait for cargo's lock.
-    Part { megabytes: 3_500, ..part("lints", Lane::Cargo, When::Code, &[], Run::Commands(lints)) },
+    // Behind the unit tests, because it reads what their compilation warned of.
+    Part { megabytes: 5_000, ..part("lints", Lane::Cargo, When::Code, &[], Run::Task(&["lints"])) },
     suite("cli", Lane::Compute, BUILT),
     suite("differential", Lane::Compute, BUILT),
     suite("contract", Lane::Compute, &["packages", "build", "tree-services", "tree-debian"]),
@@ -190,7 +191,7 @@ pub(super) fn repeat(part: &str, case: &str) -> String {
     }
     let binary = case.split_once('(').map_or("", |(_, rest)| rest);
     let package = binary.split(',').next().unwrap_or_default();
-    format!("cargo test --profile ci --workspace {name} -- --exact   # in {package}")
+    format!("cargo units {name} -- --exact   # in {package}")
 }
 
 impl Part {
@@ -218,7 +219,7 @@ impl Part {
     /// Its commands, which run one after the other.
     pub(super) fn commands(&self, share: Share) -> Vec<Command> {
         match self.run {
-            Run::Commands(make) => make(),
+            Run::Commands(make) => make(share),
             Run::Task(words) => {
                 let own = std::env::current_exe().unwrap_or_default();
                 let mut command = Command::new(own);
@@ -256,43 +257,30 @@ fn with_signals(command: &Command) -> Command {
     by_way_of(&["env", "--default-signal=HUP,INT,QUIT"], command)
 }
 
-/// The stage lies outside the workspace.
-const STAGE: &str = "crates/stage/Cargo.toml";
-
-fn format() -> Vec<Command> {
+fn format(_: Share) -> Vec<Command> {
     vec![cargo(&["fmt", "--all", "--check"]), cargo(&["fmt", "--manifest-path", STAGE, "--check"])]
 }
 
-fn build() -> Vec<Command> {
-    let words = ["build", "--profile", "ci", "--locked", "--quiet"];
-    let mut command = cargo(&words);
-    command.args(["-p", "cli", "-p", "suites", "-p", "testkit"]);
+/// What the suites need. Programs of the whole workspace, because it is the packages together that
+/// decide the features of what they depend on, and the unit tests are of the whole workspace.
+fn build(_: Share) -> Vec<Command> {
+    let mut command = cargo(&["build", "--workspace", "--locked", "--quiet"]);
+    command.args(built::LINTED);
+    for program in ["coracle", "suites", "guest", "nouserns"] {
+        command.args(["--bin", program]);
+    }
     vec![command]
 }
 
 /// Tests run programs that are examples of their crates. Examples in comments are left out: there
 /// are none, and rustdoc needs seconds to see it in each crate.
-fn units() -> Vec<Command> {
-    let words = ["--profile", "ci", "--workspace", "--locked"];
-    let mut examples = cargo(&["build", "--examples", "--quiet"]);
-    examples.args(words);
-    let mut tests = cargo(&["test", "--lib", "--bins", "--tests", "--no-fail-fast"]);
-    tests.args(words).env(built::DIRECTORY, directory()).args(["--", "--show-output"]);
-    vec![examples, with_signals(&tests)]
-}
-
-/// With low priority: nothing waits for them, and suites run beside them.
-fn lints() -> Vec<Command> {
-    let words =
-        ["clippy", "--profile", "ci", "--workspace", "--all-targets", "--locked", "--quiet"];
-    let mut all = cargo(&words);
-    all.args(["--", "-D", "warnings"]);
-    // The stage has no `main` of the usual kind, and so is checked as it is built: optimised,
-    // without unwinding.
-    let mut stage =
-        cargo(&["clippy", "--release", "--locked", "--quiet", "--manifest-path", STAGE]);
-    stage.arg("--target-dir").arg(target().join("stage")).args(["--", "-D", "warnings"]);
-    [all, stage].iter().map(|command| by_way_of(&["nice", "-n", "10"], command)).collect()
+fn units(share: Share) -> Vec<Command> {
+    let mut all = cargo(&["build", "--workspace", "--all-targets", "--locked", "--quiet"]);
+    all.args(built::LINTED);
+    let mut tests = cargo(&["units", "--locked", "--no-fail-fast"]);
+    tests.env(built::DIRECTORY, directory()).env(share::VARIABLE, share.to_string());
+    tests.args(["--", "--show-output"]);
+    vec![all, with_signals(&tests)]
 }
 
 #[cfg(test)]
