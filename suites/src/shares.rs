@@ -74,13 +74,31 @@ const LONG: [&str; 27] = [
     "cluster::allowed::grid",
 ];
 
+/// Groups of long cases, in each world that is chosen by itself: five seconds to half a minute each.
+const LONG_GROUPS: [(&str, &str); 6] = [
+    ("contract", "large"),
+    ("contract", "nest"),
+    ("crash", "full"),
+    ("crash", "kill"),
+    ("crash", "losses"),
+    ("crash", "pairs"),
+];
+
 /// In which shares the case with such a name runs.
 pub(crate) fn rarity(name: &str) -> Rarity {
     if !is_chosen(name) {
         return Rarity::ByName;
     }
     let place = (0..).zip(LONG).find(|(_, long)| *long == name).map(|(place, _)| place);
-    place.map_or(Rarity::Always, Rarity::ByPlace)
+    let usual = if is_in_long_group(name) { Rarity::ByName } else { Rarity::Always };
+    place.map_or(usual, Rarity::ByPlace)
+}
+
+fn is_in_long_group(name: &str) -> bool {
+    let mut words = name.split("::");
+    let suite = words.next();
+    let group = words.nth_back(1);
+    LONG_GROUPS.iter().any(|(one, long)| suite == Some(one) && group == Some(long))
 }
 
 fn is_chosen(name: &str) -> bool {

@@ -29,8 +29,8 @@ pub(crate) struct Place {
 
 /// A user with an empty home in a directory of this name.
 pub(crate) fn place(test: &str) -> Result<Place, Skip> {
-    let missing = "the test users are missing: run `cargo xtask setup` as root once";
-    let user = users::all().into_iter().next().ok_or_else(|| Skip(missing.to_owned()))?;
+    let user = users::all().into_iter().next();
+    let user = user.ok_or_else(|| Skip(users::MISSING.to_owned()))?;
     let scratch = Scratch::new(test).unwrap();
     let home = scratch.dir("home", Some((user.uid, user.gid)), 0o755).unwrap();
     let built = crate::program::coracle();

@@ -78,7 +78,7 @@ impl Stage {
             public_copy(&scratch, crate::program::coracle()).map_err(|error| error.to_string())?;
         let users = users::all();
         if users.is_empty() {
-            return Err("the test users are missing: run `cargo xtask ci` as root once".to_owned());
+            return Err(users::MISSING.to_owned());
         }
         let registry = DockerRegistry::start();
         let mut missing = Vec::new();

@@ -241,7 +241,7 @@ impl Lab {
         for host in 0..COUNT {
             let script = format!(
                 "for path in {HOME}/.local/share/coracle/clusters/*; do \
-                 [ ! -e $path ] || {} cluster down ${{path##*/}}; done",
+                 [ ! -e $path ] || {} cluster down ${{path##*/}} || rm -rf $path; done",
                 self.site.program.display()
             );
             let mut command = self.command(host, Path::new("/bin/sh"), &["-c", &script]);

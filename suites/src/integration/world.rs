@@ -48,7 +48,7 @@ impl Stage {
         let tree = testkit::trees::integration().map_err(|skip| skip.0)?;
         let scratch = Scratch::new("integration").map_err(text)?;
         let users = everybody(&scratch, crate::program::coracle()).map_err(text)?;
-        let person = users.into_iter().next().ok_or("there is no test user")?;
+        let person = users.into_iter().next().ok_or(testkit::users::MISSING)?;
         let mut import = person.command(&["import", "-q", "-", IMAGE]);
         let done = run_with(import.stdin(File::open(tree).map_err(text)?), Input::AsIs, LIMIT);
         if done.code() != 0 {

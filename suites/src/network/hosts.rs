@@ -427,19 +427,21 @@ for _ in range(100):
   try: s=socket.create_server(('0.0.0.0',int(sys.argv[1])));break
   except OSError: time.sleep(0.1)
 print('on',flush=True)
-time.sleep(60)";
+sys.stdin.read()";
         let mut command = Command::new("/usr/bin/python3");
         command.args(["-c", script, port]);
         let mut command = far.hosts.command(host, &command);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("a stranger");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a stranger");
         let mut said = [0; 3];
         let out = child.stdout.as_mut().expect("its output");
         std::io::Read::read_exact(out, &mut said).expect("a stranger's port");
         child
     }
 
+    // What it reads ends. A signal would reach only the program by which it came to the host.
     fn end(&mut self) {
-        let _ = self.kill();
+        drop(self.stdin.take());
         let _ = self.wait();
     }
 }

@@ -54,7 +54,7 @@ impl Stage {
         let coracle =
             public_copy(&scratch, crate::program::coracle()).map_err(|error| error.to_string())?;
         let user = users::all().into_iter().next();
-        let user = user.ok_or("the test users are missing: run `cargo xtask ci` as root once")?;
+        let user = user.ok_or(users::MISSING)?;
         let home = scratch
             .dir("home", Some((user.uid, user.gid)), 0o755)
             .map_err(|error| error.to_string())?;

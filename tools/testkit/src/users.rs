@@ -107,6 +107,9 @@ impl User {
     }
 }
 
+/// Why root cannot run what [`all`] are for.
+pub const MISSING: &str = "the test users are missing: run `cargo xtask setup` as root once";
+
 /// The available users: the two test users for root, else the caller alone.
 pub fn all() -> Vec<User> {
     if rustix::process::getuid().is_root() {

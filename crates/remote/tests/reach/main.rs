@@ -60,8 +60,7 @@ fn main() -> ExitCode {
 /// Runs the suite as a user who is not root.
 fn as_user(words: &[String]) -> ExitCode {
     let Some(user) = testkit::users::all().into_iter().next() else {
-        let reason = "root has no test user: run `cargo xtask setup` as root once";
-        testkit::skip::note("reach", reason);
+        testkit::skip::note("reach", testkit::users::MISSING);
         return ExitCode::SUCCESS;
     };
     let scratch = Scratch::new("reach").expect("a directory");

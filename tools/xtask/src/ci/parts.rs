@@ -97,7 +97,6 @@ pub(super) const ALL: &[Part] = &[
     suite("differential", Lane::Compute, BUILT),
     suite("contract", Lane::Compute, &["packages", "build", "tree-services", "tree-debian"]),
     suite("sequences", Lane::Compute, BUILT),
-    suite("crash", Lane::Compute, BUILT),
     suite(
         "programs",
         Lane::Compute,
@@ -116,6 +115,8 @@ pub(super) const ALL: &[Part] = &[
     suite("interop", Lane::Wait, BUILT),
     suite("udocker", Lane::Wait, &["packages", "build", "tools"]),
     suite("integration", Lane::Wait, &["packages", "build", "tree-integration"]),
+    // It computes too, and this lane ends first.
+    suite("crash", Lane::Wait, BUILT),
     suite(
         "hosts",
         Lane::Hosts,
