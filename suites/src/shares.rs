@@ -74,7 +74,7 @@ const LONG: [&str; 27] = [
     "cluster::allowed::grid",
 ];
 
-/// Groups of long cases, in each world that is chosen by itself: five seconds to half a minute each.
+/// Groups of long cases in worlds that are chosen by themselves: 5 s to half a minute each.
 const LONG_GROUPS: [(&str, &str); 6] = [
     ("contract", "large"),
     ("contract", "nest"),
@@ -95,10 +95,9 @@ pub(crate) fn rarity(name: &str) -> Rarity {
 }
 
 fn is_in_long_group(name: &str) -> bool {
-    let mut words = name.split("::");
-    let suite = words.next();
-    let group = words.nth_back(1);
-    LONG_GROUPS.iter().any(|(one, long)| suite == Some(one) && group == Some(long))
+    let words: Vec<&str> = name.split("::").collect();
+    let [suite, .., group, _] = words[..] else { return false };
+    LONG_GROUPS.contains(&(suite, group))
 }
 
 fn is_chosen(name: &str) -> bool {

@@ -175,7 +175,8 @@ impl<'w> Lab<'w> {
         lab
     }
 
-    fn command(&self, name: &str, options: &[&str], words: &[&str]) -> Command {
+    /// The command for a program in a new container.
+    pub(crate) fn command(&self, name: &str, options: &[&str], words: &[&str]) -> Command {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
         let mode = format!("--execmode={}", self.mode);
         let bind = format!("{}:/meetings", self.meetings.display());

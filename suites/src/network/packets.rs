@@ -2,10 +2,10 @@
 //! processes that keep both.
 
 use std::fs;
-use std::io;
+use std::io::{self, BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("shared_and_entered", shared_and_entered),
     ("isolated", isolated),
     ("agent_killed", agent_killed),
+    ("ends_arrive", ends_arrive),
     ("kinds_are_not_mixed", kinds_are_not_mixed),
     ("nothing_is_left", nothing_is_left),
 ];
@@ -194,6 +195,36 @@ fn agent_killed(world: &World) {
     assert_eq!(lan(&lab, &["ping", FIRST]).ok().out(), "alive\n");
     let now = processes(&lab.person, "coracle-names");
     assert!(now.len() == 1 && now != [agent], "{now:?} after {agent}");
+}
+
+/// Who is connected to a container sees its end, also if the agent had no time until that container
+/// had ended: nobody sends its last packets again.
+fn ends_arrive(world: &World) {
+    const CALLERS: usize = 8;
+    let lab = world.like_the_oracle();
+    lab.start("db", &[], &["/bin/tool", "echo", "0.0.0.0", "9432"]);
+    let [agent] = processes(&lab.person, "coracle-names")[..] else {
+        panic!("there is not one agent")
+    };
+    let call = |number: usize| {
+        let stay = ["/bin/tool", "stay", FIRST, "9432"];
+        let mut command = lab.command(&format!("caller{number}"), &["-i", "--rm"], &stay);
+        let mut caller = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("one");
+        let mut lines = BufReader::new(caller.stdout.take().expect("its output")).lines();
+        assert!(lines.any(|line| line.is_ok_and(|line| line == "ready")), "it is not connected");
+        caller
+    };
+    let mut callers: Vec<_> = (0..CALLERS).map(call).collect();
+    lab.person.other("kill", &["-STOP", &agent.to_string()]).ok();
+    for caller in &mut callers {
+        drop(caller.stdin.take());
+    }
+    let end = |mut caller: Child| until(SOON, || caller.try_wait().ok().flatten());
+    let ends: Vec<_> = callers.into_iter().map(end).collect();
+    lab.person.other("kill", &["-CONT", &agent.to_string()]).ok();
+    assert!(ends.iter().all(|end| end.is_some_and(|status| status.success())), "{ends:?}");
+    let ended = || (lab.log("db").matches("ended\n").count() == CALLERS).then_some(());
+    assert!(until(SOON, ended).is_some(), "not {CALLERS} ends: {}", lab.log("db"));
 }
 
 fn kinds_are_not_mixed(world: &World) {

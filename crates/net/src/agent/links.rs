@@ -11,7 +11,8 @@
 //! So nothing has to be noticed or cleaned up: the kernel closes the connection when that process
 //! ends, whatever ends it. And if the agent is killed, the process sees the end of the connection,
 //! has another agent started, and sends it the same descriptors, which it has kept. Frames that
-//! were on their way are lost, connections are not.
+//! were on their way are lost, connections are not. What a container has sent before its end is
+//! still forwarded ([`Switch::finish`]).
 //!
 //! The socket is one of messages (`SOCK_SEQPACKET`): a greeting arrives with all its descriptors or
 //! not at all. Only the user may connect, by the socket's mode; he may do anything to his
@@ -317,7 +318,7 @@ impl Links {
         let _ = epoll::delete(&self.epoll, &given.udp);
         let _ = epoll::delete(&self.epoll, &given.tcp);
         for port in &given.ports {
-            self.switch.remove(*port);
+            self.switch.finish(*port);
         }
     }
 }

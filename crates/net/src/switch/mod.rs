@@ -16,6 +16,8 @@
 //!   it again.
 //! - A few threads wait for all ports ([`Switch::start`]). A port is read by one of them at a time,
 //!   so the order of its frames stays. Each has one buffer, so memory does not grow with ports.
+//! - A member that ends has its last frames forwarded ([`Switch::finish`]): its kernel sends none
+//!   of them again, so without them the others would wait on its connections for ever.
 //!
 //! Members of other hosts are behind an [`Uplink`], everybody else behind a way out ([`outside`])
 //! if the container has one there.
@@ -44,6 +46,8 @@ use outside::{Gate, Outside, Way};
 
 /// How many frames a thread takes from a port before it looks at the others.
 const TURN: usize = 64;
+/// How many frames at most are taken of a member that has ended: more than its device holds.
+const LAST: usize = 4096;
 /// A port that fails so often in a row is given up.
 const FAILURES: u32 = 1000;
 /// Stack of a thread in bytes.
@@ -129,6 +133,8 @@ struct Port {
     ranges: Ranges,
     auxiliary: Vec<Ipv4Addr>,
     device: Arc<OwnedFd>,
+    /// Locked by who reads the device, until what was read is forwarded.
+    reading: Mutex<()>,
     failures: AtomicU64,
     /// The way out, if it leads from here.
     gate: OnceLock<Arc<Gate>>,
@@ -151,6 +157,17 @@ impl Port {
         };
         frame::speaker(frame).filter(is_its).unwrap_or(self.address)
     }
+}
+
+/// What is left at a port after its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// No frame now.
+    Nothing,
+    /// Perhaps frames.
+    More,
+    /// It is of no use any more.
+    NoDevice,
 }
 
 /// The switch of a host.
@@ -212,7 +229,9 @@ impl Switch {
         };
         let network = Arc::clone(networks.entry(network.clone()).or_insert_with(new));
         let (device, gate) = (Arc::new(device), OnceLock::new());
-        let port = Port { number, network, address, ranges, auxiliary, device, failures, gate };
+        let reading = Mutex::default();
+        let port =
+            Port { number, network, address, ranges, auxiliary, device, reading, failures, gate };
         let port = Arc::new(port);
         write(&self.ports).insert(number, Arc::clone(&port));
         write(&port.network.members).insert(address, Arc::clone(&port));
@@ -238,6 +257,17 @@ impl Switch {
         };
         let _ = port.gate.set(outside.open(&port.device, port.address, way)?);
         Ok(())
+    }
+
+    /// Removes the port of a member that has ended, after what it has sent.
+    pub fn finish(&self, number: u64) {
+        let Some(port) = read(&self.ports).get(&number).cloned() else { return };
+        let mut buffer = vec![0; frame::LONGEST];
+        let mut turns = LAST / TURN;
+        while turns > 0 && self.drain(&port, &mut buffer) == Left::More {
+            turns -= 1;
+        }
+        self.remove(number);
     }
 
     /// Removes a port, if it is still there.
@@ -326,42 +356,43 @@ impl Switch {
             for event in events {
                 let number = event.data.u64();
                 let Some(port) = read(&self.ports).get(&number).cloned() else { continue };
-                if self.drain(&port, &mut buffer) {
+                if self.drain(&port, &mut buffer) == Left::NoDevice {
+                    self.remove(number);
+                } else {
                     let data = EventData::new_u64(number);
                     let _ = epoll::modify(&self.epoll, &*port.device, data, WANTED);
-                } else {
-                    self.remove(number);
                 }
             }
         }
     }
 
-    /// Forwards what a port has; whether it is still of use.
-    fn drain(&self, port: &Arc<Port>, buffer: &mut [u8]) -> bool {
+    /// Forwards what a port has, up to [`TURN`] frames.
+    fn drain(&self, port: &Arc<Port>, buffer: &mut [u8]) -> Left {
+        let _turn = lock(&port.reading);
         for _ in 0..TURN {
             match rustix::io::read(&*port.device, &mut *buffer) {
                 // A socket whose other end is closed.
-                Ok(0) => return false,
+                Ok(0) => return Left::NoDevice,
                 Ok(length) => {
                     port.failures.store(0, Ordering::Relaxed);
                     self.forward(port, &buffer[..length]);
                 }
-                Err(Errno::AGAIN) => return true,
+                Err(Errno::AGAIN) => return Left::Nothing,
                 Err(Errno::INTR) => {}
                 // The device has gone with its namespace.
                 Err(Errno::BADFD | Errno::NETDOWN | Errno::NXIO | Errno::NODEV | Errno::FAULT) => {
-                    return false;
+                    return Left::NoDevice;
                 }
                 // A frame that its header cannot describe.
                 Err(_) => {
                     let before = port.failures.fetch_add(1, Ordering::Relaxed);
                     if before > u64::from(FAILURES) {
-                        return false;
+                        return Left::NoDevice;
                     }
                 }
             }
         }
-        true
+        Left::More
     }
 
     /// A member has announced an address: it has it now, if it is an auxiliary one. Whether it is.

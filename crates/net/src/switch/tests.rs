@@ -72,6 +72,23 @@ fn frames_reach_their_member_alone_and_whole() {
 }
 
 #[test]
+fn what_a_member_has_sent_before_its_end_arrives_in_order() {
+    let switch = Switch::start().unwrap();
+    let web = Member::new(&switch, "lab", WEB);
+    for round in 0..200 {
+        let db = Member::new(&switch, "lab", DB);
+        let frames = [0, 1, 2].map(|number| packet(DB, WEB, &[round, number]));
+        for frame in &frames {
+            db.send(frame);
+        }
+        switch.finish(db.number);
+        let came: Vec<_> = std::iter::from_fn(|| web.now()).collect();
+        assert_eq!(came, frames, "round {round}");
+    }
+    assert_eq!(switch.len(), 1);
+}
+
+#[test]
 fn questions_are_answered_for_members() {
     let switch = Switch::start().unwrap();
     let [db, web] = [DB, WEB].map(|address| Member::new(&switch, "lab", address));
