@@ -77,7 +77,7 @@ fn make(suite: &str, name: &str, packages: &[&str], answers: &[&str]) -> Result<
     let trouble = |what: &str, error: std::io::Error| Skip(format!("{what}: {error}"));
     fs::create_dir_all(cache()).map_err(|e| trouble("making the cache directory", e))?;
     // Another test binary may be making the same file.
-    let part = cache().join(format!("{name}-{}.part.tar", std::process::id()));
+    let part = part(&format!("{name}.tar"));
     let mut command = Command::new(program);
     command
         // A tree that a loss of power damages is made again, so `dpkg` need not sync each file.
@@ -106,6 +106,20 @@ fn make(suite: &str, name: &str, packages: &[&str], answers: &[&str]) -> Result<
     Ok(file)
 }
 
+/// A path in the cache for what this process makes and then renames. Removes what processes have
+/// left there that were killed.
+fn part(name: &str) -> PathBuf {
+    const BEGIN: &str = "part-";
+    for entry in fs::read_dir(cache()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let maker = name.to_str().and_then(|name| name.strip_prefix(BEGIN)?.split('-').next());
+        if maker.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            let _ = fs::remove_file(entry.path()).or_else(|_| fs::remove_dir_all(entry.path()));
+        }
+    }
+    cache().join(format!("{BEGIN}{}-{name}", std::process::id()))
+}
+
 /// File name of a tree: its release, its name, and its packages.
 fn file_name(suite: &str, name: &str, packages: &[&str]) -> String {
     if packages.is_empty() {
@@ -127,7 +141,7 @@ pub fn package_files(suite: &str, name: &str, packages: &[&str]) -> Result<Vec<P
     if dir.exists() {
         return Ok(list(&dir));
     }
-    let part = cache().join(format!("packages-{name}-{}", std::process::id()));
+    let part = part(&format!("packages-{name}"));
     let line = format!("deb [trusted=yes] {} {suite} main\n", mirror());
     let words = [&["-qq", "download"], packages].concat();
     let done = fetch(&part, &line, &words);
@@ -178,7 +192,7 @@ pub fn source(package: &str) -> Result<PathBuf, Skip> {
     if let Some(file) = archive_in(&dir) {
         return Ok(file);
     }
-    let part = cache().join(format!("source-{SUITE}-{package}-{}", std::process::id()));
+    let part = part(&format!("source-{SUITE}-{package}"));
     let line = format!("deb-src {} {SUITE} main\n", mirror());
     let done = fetch(&part, &line, &["-qq", "source", "--download-only", "--tar-only", package]);
     done.map_err(|why| Skip(format!("fetching the source of {package}: {why}")))?;

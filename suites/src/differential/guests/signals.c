@@ -40,15 +40,16 @@ int main(void) {
     on(SIGALRM, handler, SA_RESTART);
     CHILD("restarted read", {
         pid_t me = getpid();
-        if (fork() == 0) { usleep(50000); kill(me, SIGUSR1); usleep(50000); write(fds[1], "x", 1); _exit(0); }
+        // Before the other process is there: it may be quick.
         on(SIGUSR1, handler, SA_RESTART);
+        if (fork() == 0) { usleep(50000); kill(me, SIGUSR1); usleep(50000); write(fds[1], "x", 1); _exit(0); }
         DO(read(fds[0], &c, 1));
         IS(last == SIGUSR1);
     });
     CHILD("restarted open", {
         pid_t me = getpid();
-        if (fork() == 0) { usleep(50000); kill(me, SIGUSR1); usleep(50000); close(open("p", O_WRONLY)); _exit(0); }
         on(SIGUSR1, handler, SA_RESTART);
+        if (fork() == 0) { usleep(50000); kill(me, SIGUSR1); usleep(50000); close(open("p", O_WRONLY)); _exit(0); }
         int f = open("p", O_RDONLY);
         IS(f >= 0);
         IS(last == SIGUSR1);
