@@ -176,12 +176,18 @@ fn published_ports(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Connections live, and new ones work again at once.
-fn agent_killed(world: &World) {
-    let lab = served(world);
+/// The process of the agent.
+fn agent(lab: &Lab<'_>) -> u32 {
     let [agent] = processes(&lab.person, "coracle-names")[..] else {
         panic!("there is not one agent")
     };
+    agent
+}
+
+/// Connections live, and new ones work again at once.
+fn agent_killed(world: &World) {
+    let lab = served(world);
+    let agent = agent(&lab);
     thread::scope(|scope| {
         let talk = scope.spawn(|| lan(&lab, &["talk", FIRST, "60"]));
         thread::sleep(Duration::from_millis(500));
@@ -198,14 +204,12 @@ fn agent_killed(world: &World) {
 }
 
 /// Who is connected to a container sees its end, also if the agent had no time until that container
-/// had ended: nobody sends its last packets again.
+/// had ended. The container's last packets are sent only once.
 fn ends_arrive(world: &World) {
     const CALLERS: usize = 8;
     let lab = world.like_the_oracle();
     lab.start("db", &[], &["/bin/tool", "echo", "0.0.0.0", "9432"]);
-    let [agent] = processes(&lab.person, "coracle-names")[..] else {
-        panic!("there is not one agent")
-    };
+    let agent = agent(&lab);
     let call = |number: usize| {
         let stay = ["/bin/tool", "stay", FIRST, "9432"];
         let mut command = lab.command(&format!("caller{number}"), &["-i", "--rm"], &stay);

@@ -263,9 +263,10 @@ impl Switch {
     pub fn finish(&self, number: u64) {
         let Some(port) = read(&self.ports).get(&number).cloned() else { return };
         let mut buffer = vec![0; frame::LONGEST];
-        let mut turns = LAST / TURN;
-        while turns > 0 && self.drain(&port, &mut buffer) == Left::More {
-            turns -= 1;
+        for _ in 0..LAST / TURN {
+            if self.drain(&port, &mut buffer) != Left::More {
+                break;
+            }
         }
         self.remove(number);
     }
