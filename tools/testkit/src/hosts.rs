@@ -114,7 +114,8 @@ struct First {
 }
 
 /// `$1` is the host's name, the others are directories that stay, also below `/tmp`. The first
-/// process leaves it to the kernel to wait for the children that end as its own.
+/// process leaves it to the kernel to wait for the children that end as its own: `trap '' CHLD` would
+/// not do, for dash catches that signal itself.
 const HOST: &str = r#"
 set -e
 PATH=$PATH:/usr/sbin:/sbin
@@ -136,8 +137,7 @@ mount -t tmpfs -o mode=755 tmpfs /run
 mount -t devpts -o newinstance,gid=5,mode=620,ptmxmode=666 devpts /dev/pts
 ip link set lo up
 echo ready
-trap '' CHLD
-exec sleep infinity
+exec env --ignore-signal=CHLD sleep infinity
 "#;
 
 const WIRE: &str = r"

@@ -64,15 +64,15 @@ pub struct Machine {
     _files: Scratch,
 }
 
-/// The first process leaves it to the kernel to wait for the children that end as its own.
+/// The first process leaves it to the kernel to wait for the children that end as its own:
+/// `trap '' CHLD` would not do, for dash catches that signal itself.
 const SCRIPT: &str = r#"
 set -e
 hostname "$1"
 test -z "$2" || mount --bind "$2" /proc/sys/kernel/random/boot_id
 test -z "$3" || mount --bind "$3" /etc/machine-id
 echo ready
-trap '' CHLD
-exec sleep infinity
+exec env --ignore-signal=CHLD sleep infinity
 "#;
 
 impl Machine {
