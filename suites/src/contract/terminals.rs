@@ -10,6 +10,7 @@ use crate::contract::world::{Case, Container, World};
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("is_a_terminal", is_a_terminal),
     ("has_a_name_and_an_owner", has_a_name_and_an_owner),
+    ("raw_before_the_first_output", raw_before_the_first_output),
     ("size_follows", size_follows),
     ("ctrl_c_interrupts", ctrl_c_interrupts),
     ("exit_code", exit_code),
@@ -76,6 +77,17 @@ fn has_a_name_and_an_owner(w: &World) -> Outcome {
     terminal.expect("through the name");
     terminal.expect("both");
     assert_eq!(terminal.end().and_then(|status| status.code()), Some(0));
+    Ok(())
+}
+
+/// Who sees the program's first line may answer it with a key at once. A terminal that was not raw
+/// when the line came shows it with a second `\r`.
+fn raw_before_the_first_output(w: &World) -> Outcome {
+    for time in 0..5 {
+        let mut terminal = open(w, &["-it"], &["ready"]);
+        assert_eq!(terminal.end().and_then(|status| status.code()), Some(0));
+        assert_eq!(terminal.text(), "ready\r\n", "time {time}");
+    }
     Ok(())
 }
 

@@ -113,8 +113,11 @@ pub(super) fn run(
         raw: None,
         over: None,
     };
-    let wants = WANT_OUTPUT | if input { WANT_INPUT } else { 0 };
-    session.send(&Message::Hello { version: VERSION, wants });
+    // The first client is welcomed unasked.
+    if !first {
+        let wants = WANT_OUTPUT | if input { WANT_INPUT } else { 0 };
+        session.send(&Message::Hello { version: VERSION, wants });
+    }
     let ended = session.carry();
     drop(session);
     drop(mask);

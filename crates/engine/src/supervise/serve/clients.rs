@@ -29,8 +29,7 @@ pub(super) struct Client {
     queue: VecDeque<u8>,
     /// Started the program in the foreground: see the module.
     pub(super) first: bool,
-    /// What it asked for in its greeting. The first client is known to want everything before it
-    /// could say so: the program may write at once.
+    /// What it asked for in its greeting; the first client wants everything.
     wants: u8,
     /// Output bytes it missed since the last notice.
     left_out: u64,
@@ -45,19 +44,28 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(fd: OwnedFd, number: u64, first: bool) -> Self {
+    pub(super) fn new(fd: OwnedFd, number: u64) -> Self {
         Self {
             fd,
             decoder: Decoder::default(),
             queue: VecDeque::new(),
-            first,
-            wants: if first { WANT_OUTPUT } else { 0 },
+            first: false,
+            wants: 0,
             left_out: 0,
             pending_input: 0,
             detached: false,
             gone: false,
             number,
         }
+    }
+
+    /// The first client, which is a fork of the same process and needs no greeting to be welcomed.
+    /// The program may write at once, and its terminal has to be raw before the first byte is shown:
+    /// who sees that byte may answer it with a key.
+    pub(super) fn first(fd: OwnedFd, tty: bool, input: bool) -> Self {
+        let mut client = Self { first: true, ..Self::new(fd, 0) };
+        client.welcome(VERSION, WANT_OUTPUT, tty, input);
+        client
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

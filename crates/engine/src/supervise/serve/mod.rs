@@ -85,7 +85,9 @@ impl<'a> Supervisor<'a> {
         };
         // Without a socket there is no `attach`, but the program can run.
         let listener = if recorded { Listener::bind(&launch.dir).ok() } else { None };
-        let clients: Vec<Client> = first.map(|fd| Client::new(fd, 0, true)).into_iter().collect();
+        let (tty, input) = (launch.options.tty, launch.options.stdin_open);
+        let clients: Vec<Client> =
+            first.map(|fd| Client::first(fd, tty, input)).into_iter().collect();
         let restarts = Restarts::new(launch.options.restart);
         let size = launch.options.size.unwrap_or(DEFAULT_SIZE);
         Ok(Self {

@@ -157,7 +157,7 @@ impl Supervisor<'_> {
     fn accept(&mut self) {
         while let Some(fd) = self.listener.as_ref().and_then(Listener::accept) {
             if self.clients.len() < MOST_CLIENTS {
-                self.clients.push(Client::new(fd, self.next_client, false));
+                self.clients.push(Client::new(fd, self.next_client));
                 self.next_client += 1;
             }
         }
