@@ -13,6 +13,7 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -90,6 +91,21 @@ impl Stat {
 
     fn identity(&self) -> ProcessId {
         identity_of(self.pid, self.start_time)
+    }
+}
+
+/// Waits until these processes, which were sent SIGSTOP, have stopped or ended; for a second at
+/// most, because one that waits for a disk stops late.
+///
+/// One that was reading the terminal when the signal came may still take a line from it before it
+/// stops (`n_tty_read` of the kernel looks for input first), a line that is meant for the shell.
+pub(crate) fn until_stopped(pids: impl IntoIterator<Item = u32>) {
+    let limit = Instant::now() + Duration::from_secs(1);
+    for pid in pids {
+        let runs = || stat(pid).is_some_and(|stat| !matches!(stat.state, 'T' | 't' | 'Z' | 'X'));
+        while runs() && Instant::now() < limit {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -326,6 +342,18 @@ mod tests {
         assert!(!alive(&ProcessId { start_time: own.start_time + 1, ..own.clone() }));
         assert!(!alive(&ProcessId { boot_id: "other".into(), ..own.clone() }));
         assert!(!alive(&ProcessId { pid_namespace: 1, ..own }));
+    }
+
+    #[test]
+    fn it_waits_for_a_stop() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let stop = rustix::process::Signal::STOP;
+        rustix::process::kill_process(Pid::from_child(&child), stop).unwrap();
+        until_stopped([child.id(), u32::MAX]);
+        assert_eq!(stat(child.id()).unwrap().state, 'T');
+        child.kill().unwrap();
+        until_stopped([child.id()]);
+        assert!(child.wait().is_ok());
     }
 
     #[test]

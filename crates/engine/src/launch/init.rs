@@ -140,6 +140,7 @@ pub(crate) fn pass_on(main: Pid, received: Received) {
         // In a session without a terminal the kernel stops no process for this signal, since none
         // there could continue it.
         let _ = send_signal_to_group(main, Signal::STOP.number());
+        processes::until_stopped([processes::number(main)]);
         let _ = raise_default(number);
         let _ = send_signal_to_group(main, Signal::CONT.number());
     } else {

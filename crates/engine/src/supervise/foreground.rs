@@ -333,7 +333,7 @@ impl Parent<'_, '_> {
             return;
         }
         if signal == Signal::TSTP && program.has_own_pids() {
-            program.signal_all(Signal::STOP);
+            program.stop_all();
             let _ = raise_default(signal.number());
             program.signal_all(Signal::CONT);
             return;

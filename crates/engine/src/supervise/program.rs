@@ -256,15 +256,30 @@ impl Program {
         let _ = processes::send(&self.seen.id, signal.number());
     }
 
-    /// Sends a signal to every process of this run.
-    pub(super) fn signal_all(&self, signal: Signal) {
+    /// Every process of this run.
+    fn all(&self) -> Vec<ProcessId> {
         let alone = self.is_alone();
         let world = self.seen.world.as_deref().filter(|_| alone);
         let mut members = members::of(&self.seen.id, world);
         members.extend(self.inherited(alone));
-        for process in members {
+        members
+    }
+
+    /// Sends a signal to every process of this run.
+    pub(super) fn signal_all(&self, signal: Signal) {
+        for process in self.all() {
             let _ = processes::send(&process, signal.number());
         }
+    }
+
+    /// Stops every process of this run, and waits until they have stopped
+    /// ([`processes::until_stopped`]).
+    pub(super) fn stop_all(&self) {
+        let all = self.all();
+        for process in &all {
+            let _ = processes::send(process, Signal::STOP.number());
+        }
+        processes::until_stopped(all.iter().map(|process| process.pid));
     }
 
     /// Whether nothing is left of a run that no other program joined: all its processes descend
