@@ -111,8 +111,13 @@ impl Terminal {
     /// If it is not shown within that.
     #[track_caller]
     pub fn expect_within(&self, text: &str, limit: Duration) {
-        let seen = until(limit, || self.text().contains(text).then_some(()));
-        assert!(seen.is_some(), "the terminal never showed {text:?} but:\n{}", self.text());
+        // What ended shows no more.
+        let seen = until(limit, || {
+            let over = self.screen.is_finished();
+            let found = self.text().contains(text);
+            (found || over).then_some(found)
+        });
+        assert!(seen == Some(true), "the terminal never showed {text:?} but:\n{}", self.text());
     }
 
     /// Waits for the program's end, and for what it has shown last; `None` if it had to be killed
