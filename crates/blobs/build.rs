@@ -51,6 +51,7 @@ fn main() {
     let mut packed = u32::try_from(list.len()).expect("few relocations").to_le_bytes().to_vec();
     packed.extend(list);
     packed.extend(&image);
+    println!("cargo::rustc-env=CORACLE_STAGE_UNPACKED={}", packed.len());
     let packed = zstd::encode_all(&packed[..], 19).expect("memory is enough");
     let file = PathBuf::from(variable("OUT_DIR")).join("stage.zst");
     fs::write(&file, packed).unwrap_or_else(|error| panic!("{}: {error}", file.display()));

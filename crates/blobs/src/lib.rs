@@ -11,6 +11,9 @@ use abi::boot::{BASE_STEP, BASES};
 /// The list of relocations and the image, packed.
 const PACKED: &[u8] = include_bytes!(env!("CORACLE_STAGE"));
 
+/// Bytes of what is packed.
+const UNPACKED: usize = decimal(env!("CORACLE_STAGE_UNPACKED"));
+
 /// Bytes of the stage's file.
 pub const STAGE_SIZE: usize = decimal(env!("CORACLE_STAGE_SIZE"));
 
@@ -32,7 +35,7 @@ const LOADED: usize = 2;
 #[must_use]
 pub fn stage(base: u64) -> Vec<u8> {
     assert!(base < BASES, "the stage has {BASES} places");
-    let mut image = zstd::decode_all(PACKED).unwrap_or_default();
+    let mut image = zstd::bulk::decompress(PACKED, UNPACKED).unwrap_or_default();
     let (length, rest) = image.split_first_chunk().expect("the list is there");
     let length = u32::from_le_bytes(*length) as usize;
     let places: Vec<usize> = rest[..length]

@@ -553,7 +553,43 @@ pub fn place_stage(files: &Files, beginning: &str, base: u64) -> Result<PathBuf>
             && found.len() == blobs::STAGE_SIZE as u64
             && found.uid() == rustix::process::geteuid().as_raw()
     });
-    if whole { Ok(path) } else { place_loader(files, &name, &blobs::stage(base)) }
+    let beside = files.beside_image.as_deref().filter(|_| base == 0);
+    if whole || beside.is_some_and(|beside| link_stage(beside, &path).is_ok()) {
+        return Ok(path);
+    }
+    place_loader(files, &name, &blobs::stage(base))
+}
+
+/// The stage's name at its usual place in a process.
+pub fn stage_name() -> String {
+    format!("{}{}-0", crate::launch::run_files::STAGE, blobs::STAGE_MARK)
+}
+
+/// Links the stage for all containers of an image, which is made here beside the image, into a
+/// container: to unpack it takes longer than the rest of a start's preparation.
+pub fn link_stage(beside: &Path, path: &Path) -> std::io::Result<()> {
+    let kept = beside.join(stage_name()).with_extension("file");
+    if std::fs::hard_link(&kept, path).is_ok() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(beside)?;
+    keep_stage(&kept)?;
+    std::fs::hard_link(&kept, path)
+}
+
+fn keep_stage(kept: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let unfinished = kept.with_extension(sys::random::suffix()?);
+    let file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&unfinished);
+    let written = file.and_then(|mut file| {
+        std::io::Write::write_all(&mut file, &blobs::stage(0))?;
+        std::fs::rename(&unfinished, kept)
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    written
 }
 
 impl Files {

@@ -88,14 +88,10 @@ impl Seen {
 fn make(container: &Path, place: &Path, beside: Option<&Path>) -> std::io::Result<()> {
     std::fs::create_dir_all(place.join(TEXTS))?;
     if let Some(beside) = beside {
-        let name = stage_name();
-        if !place.join(&name).exists() {
-            let kept = beside.join(&name).with_extension("file");
-            if std::fs::hard_link(&kept, place.join(&name)).is_err() {
-                std::fs::create_dir_all(beside)?;
-                keep_stage(&kept);
-                let _ = std::fs::hard_link(&kept, place.join(&name));
-            }
+        let path = place.join(prepare::stage_name());
+        if !path.exists() {
+            // Where that fails, each container has its own.
+            let _ = prepare::link_stage(beside, &path);
         }
     }
     prepare::clean_run(place);
@@ -111,27 +107,6 @@ fn make(container: &Path, place: &Path, beside: Option<&Path>) -> std::io::Resul
 
 fn is_same(found: &Metadata, file: &File) -> bool {
     file.metadata().is_ok_and(|other| (found.dev(), found.ino()) == (other.dev(), other.ino()))
-}
-
-/// The stage's name at its usual place in a process.
-fn stage_name() -> String {
-    format!("{}{}-0", crate::launch::run_files::STAGE, blobs::STAGE_MARK)
-}
-
-/// Writes the stage for all containers of an image. Where that fails, each has its own.
-fn keep_stage(kept: &Path) {
-    use std::os::unix::fs::OpenOptionsExt;
-    let Ok(suffix) = sys::random::suffix() else { return };
-    let unfinished = kept.with_extension(suffix);
-    let file =
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&unfinished);
-    let written = file.and_then(|mut file| {
-        std::io::Write::write_all(&mut file, &blobs::stage(0))?;
-        std::fs::rename(&unfinished, kept)
-    });
-    if written.is_err() {
-        let _ = std::fs::remove_file(&unfinished);
-    }
 }
 
 /// Where the container has what was mounted.
