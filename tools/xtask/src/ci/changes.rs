@@ -1,13 +1,15 @@
 //! What changed since the base, as far as it decides what has to be checked.
 
 use std::fmt;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use super::record;
 use crate::shell::{Outcome, read, root};
 
 /// The environment variable with the commit to compare with. Without it that is where this branch
-/// left `origin/main`.
+/// left `origin/main`, and where it is `origin/main`, the last green run on record.
 const BASE: &str = "CORACLE_CI_BASE";
 
 /// The kinds of changes.
@@ -40,20 +42,26 @@ impl fmt::Display for Change {
 /// What changed since the base, with what is not committed.
 pub(super) fn since_base() -> Outcome<Change> {
     let git = |words: &[&str]| read(Command::new("git").args(words).current_dir(root()));
+    let head = git(&["rev-parse", "HEAD"])?;
     let base = match std::env::var(BASE) {
         Ok(base) => git(&["rev-parse", "--verify", &format!("{base}^{{commit}}")])
             .map_err(|error| format!("{BASE}={base}: {error}"))?,
-        Err(_) => match git(&["merge-base", "HEAD", "origin/main"]) {
-            Ok(base) => base,
-            Err(_) => return Ok(Change::Unknown),
-        },
+        Err(_) => {
+            let left = git(&["merge-base", "HEAD", "origin/main"]).unwrap_or_default();
+            let own = [left].into_iter().find(|base| !base.is_empty() && *base != head);
+            let is_before =
+                |green: &&str| git(&["merge-base", "--is-ancestor", *green, "HEAD"]).is_ok();
+            let text = fs::read_to_string(root().join(record::FILE)).unwrap_or_default();
+            let green = || record::green(&text).rev().find(is_before).map(str::to_owned);
+            let Some(base) = own.or_else(green) else { return Ok(Change::Unknown) };
+            base
+        }
     };
     let base = base.trim();
-    let head = git(&["rev-parse", "HEAD"])?;
     let changed = git(&["diff", "--name-only", base])?;
     let new = git(&["ls-files", "--others", "--exclude-standard"])?;
     let files: Vec<&str> = changed.lines().chain(new.lines()).collect();
-    // A branch that has nothing of its own is checked whole.
+    // What has nothing of its own is checked whole.
     Ok(if files.is_empty() && base == head.trim() { Change::Unknown } else { kind(&files) })
 }
 

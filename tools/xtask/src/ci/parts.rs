@@ -39,6 +39,8 @@ enum When {
     Always,
     /// If there is more than documents.
     Code,
+    /// If the lab changed, or what changed is not known.
+    LabSources,
     /// If the lab changed, and in the complete check.
     Lab,
     /// In the complete check alone.
@@ -122,7 +124,13 @@ pub(super) const ALL: &[Part] = &[
         Lane::Hosts,
         &["packages", "build", "tree-services", "tree-batch", "tree-readme"],
     ),
-    part("lab-units", Lane::Check, When::Code, &["lab-packages"], Run::Task(&["lab", "units"])),
+    part(
+        "lab-units",
+        Lane::Check,
+        When::LabSources,
+        &["lab-packages"],
+        Run::Task(&["lab", "units"]),
+    ),
     part(
         "lab-trial",
         Lane::Check,
@@ -176,6 +184,7 @@ pub(super) fn print() {
     for part in ALL {
         let when = match part.when {
             When::Complete => " (complete check)",
+            When::LabSources => " (where the lab changed, or what changed is not known)",
             When::Lab => " (complete check, and where the lab changed)",
             When::Always | When::Code => "",
         };
@@ -207,6 +216,7 @@ impl Part {
                 }
                 Change::Code | Change::All | Change::Unknown => true,
             },
+            When::LabSources => !matches!(change, Change::Documents | Change::Code),
             When::Lab => matches!(change, Change::Lab | Change::All),
             When::Complete => false,
         }
@@ -311,6 +321,7 @@ mod tests {
     fn documents_alone_need_little() {
         let usual = |change| ALL.iter().filter(|part| part.is_usual(change)).count();
         assert_eq!(usual(Change::Documents), 1);
-        assert!(usual(Change::Lab) < usual(Change::Code) && usual(Change::Code) < ALL.len());
+        assert!(usual(Change::Lab) < usual(Change::Code));
+        assert!(usual(Change::Code) < usual(Change::Unknown) && usual(Change::Unknown) < ALL.len());
     }
 }
