@@ -114,8 +114,8 @@ struct First {
 }
 
 /// `$1` is the host's name, the others are directories that stay, also below `/tmp`. The first
-/// process leaves it to the kernel to wait for the children that end as its own: `trap '' CHLD` would
-/// not do, for dash catches that signal itself.
+/// process leaves it to the kernel to wait for the children that end as its own: `trap '' CHLD`
+/// would not do, for dash catches that signal itself.
 const HOST: &str = r#"
 set -e
 PATH=$PATH:/usr/sbin:/sbin

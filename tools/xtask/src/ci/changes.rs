@@ -43,19 +43,18 @@ impl fmt::Display for Change {
 pub(super) fn since_base() -> Outcome<Change> {
     let git = |words: &[&str]| read(Command::new("git").args(words).current_dir(root()));
     let head = git(&["rev-parse", "HEAD"])?;
-    let base = match std::env::var(BASE) {
-        Ok(base) => git(&["rev-parse", "--verify", &format!("{base}^{{commit}}")])
-            .map_err(|error| format!("{BASE}={base}: {error}"))?,
-        Err(_) => {
-            let left = git(&["merge-base", "HEAD", "origin/main"]).unwrap_or_default();
-            let own = [left].into_iter().find(|base| !base.is_empty() && *base != head);
-            let is_before =
-                |green: &&str| git(&["merge-base", "--is-ancestor", *green, "HEAD"]).is_ok();
-            let text = fs::read_to_string(root().join(record::FILE)).unwrap_or_default();
-            let green = || record::green(&text).rev().find(is_before).map(str::to_owned);
-            let Some(base) = own.or_else(green) else { return Ok(Change::Unknown) };
-            base
-        }
+    let base = if let Ok(base) = std::env::var(BASE) {
+        git(&["rev-parse", "--verify", &format!("{base}^{{commit}}")])
+            .map_err(|error| format!("{BASE}={base}: {error}"))?
+    } else {
+        let left = git(&["merge-base", "HEAD", "origin/main"]).unwrap_or_default();
+        let own = Some(left).filter(|base| !base.is_empty() && *base != head);
+        let is_before =
+            |green: &&str| git(&["merge-base", "--is-ancestor", *green, "HEAD"]).is_ok();
+        let text = fs::read_to_string(root().join(record::FILE)).unwrap_or_default();
+        let green = || record::green(&text).rev().find(is_before).map(str::to_owned);
+        let Some(base) = own.or_else(green) else { return Ok(Change::Unknown) };
+        base
     };
     let base = base.trim();
     let changed = git(&["diff", "--name-only", base])?;
