@@ -1,9 +1,9 @@
 //! Messages between a supervisor and its clients: one byte of kind, four bytes of length
 //! (little endian), at most [`LIMIT`] bytes of payload.
 //!
-//! A client first sends [`Message::Hello`], the supervisor answers [`Message::Welcome`]; the command
-//! that started the program gets its `Welcome` unasked, before the program's first output. Standard
-//! input is sent on credit: at most [`CREDIT`] bytes that were not acknowledged, so that a
+//! A client first sends [`Message::Hello`], the supervisor answers [`Message::Welcome`]; the
+//! command that started the program gets its `Welcome` unasked, before the program's first output.
+//! Standard input is sent on credit: at most [`CREDIT`] bytes that were not acknowledged, so that a
 //! program that does not read never keeps a signal or a resize waiting behind its input.
 //! The version in both greetings is raised when a message changes its meaning; unknown kinds
 //! are errors, because skipping an unknown request would be taken for consent.

@@ -60,8 +60,8 @@ impl Client {
     }
 
     /// The first client, which is a fork of the same process and needs no greeting to be welcomed.
-    /// The program may write at once, and its terminal has to be raw before the first byte is shown:
-    /// who sees that byte may answer it with a key.
+    /// The program may write at once, and its terminal has to be raw before the first byte is
+    /// shown: who sees that byte may answer it with a key.
     pub(super) fn first(fd: OwnedFd, tty: bool, input: bool) -> Self {
         let mut client = Self { first: true, ..Self::new(fd, 0) };
         client.welcome(VERSION, WANT_OUTPUT, tty, input);
