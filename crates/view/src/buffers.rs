@@ -18,6 +18,9 @@ pub struct CallBuffers {
     /// The call is decided a second time, because an assumption of the first time may be wrong
     /// ([`crate::calls::again`]).
     pub careful: bool,
+    /// The counter of moved directories before the call was decided, where a call is decided again
+    /// that was made by a name which is no longer the right one ([`crate::calls::again`]).
+    pub moves: Option<u64>,
     /// `paths`: what was found of a directory of this call's.
     pub layer: Option<(Dir, Layer)>,
     /// `stat`: the directory in which a name was the container's own when one was last looked for;
@@ -79,6 +82,7 @@ impl CallBuffers {
         position: Text::EMPTY,
         seen: [EMPTY_STATX; 2],
         careful: false,
+        moves: None,
         layer: None,
         own_directory: None,
         spare: [Text::EMPTY; 2],

@@ -206,6 +206,10 @@ pub trait Host {
         let _ = path;
         None
     }
+    /// Waits until a directory has got its other name that another process is moving. If that was
+    /// killed meanwhile, no directory is moved any more, and that is written down
+    /// ([`abi::shared::changes::Changes::moves`]).
+    fn await_move(&mut self) {}
     /// `pread`.
     fn pread(&mut self, fd: HostFd, into: &mut [u8], offset: u64) -> Result<usize>;
     /// `write`, repeated until everything is written.

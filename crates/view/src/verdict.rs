@@ -162,10 +162,22 @@ pub enum After {
         alone: bool,
         /// The call opens directories only.
         directory: bool,
+        /// As for [`After::FromTree`].
+        moves: Option<u64>,
     },
     /// The call starts from the tree's own descriptor ([`crate::guest::Host::tree_descriptor`]),
     /// which the guest may have closed: see [`crate::calls::again`].
-    FromTree,
+    FromTree {
+        /// The counter of moved directories before the call was decided: it may be made by the name
+        /// that one had. `None` if none had been moved.
+        moves: Option<u64>,
+    },
+    /// The call is made by the name of a directory that may be moved before: see
+    /// [`crate::calls::again`].
+    ByName {
+        /// The counter of moved directories before the call was decided.
+        moves: u64,
+    },
     /// The guest has a capability that the caller on the host lacks: turn `EPERM` and `EACCES` of
     /// the kernel into success.
     Forgive,

@@ -26,7 +26,14 @@ pub struct Changes<'a> {
     pub(super) redirects: &'a AtomicU64,
     /// Whether a name of a file with several names was covered.
     pub(super) links: &'a AtomicU64,
+    /// Counts beginnings and ends of moves.
+    pub(super) moves: &'a AtomicU64,
     pub(super) words: &'a [AtomicU64],
+}
+
+/// Returns true if [`Changes::moves`] says that a directory is getting another name.
+pub const fn is_moving(moves: u64) -> bool {
+    moves % 2 == 1
 }
 
 /// Size of the table for an index of this many records, in words.
@@ -89,5 +96,28 @@ impl Changes<'_> {
     /// A directory of the image is about to get another name.
     pub fn redirect(&self) {
         self.redirects.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A number that is another one after a directory got another name. It is odd while that
+    /// happens ([`is_moving`]), and after a process was killed in the middle of it.
+    ///
+    /// A directory that may be in both layers is found by its name. Who has asked for the name, and
+    /// finds nothing there, knows by this number whether it had still been the right one.
+    #[inline]
+    pub fn moves(&self) -> u64 {
+        self.moves.load(Ordering::SeqCst)
+    }
+
+    /// A directory is about to get another name. The caller holds the lock under which directories
+    /// are moved.
+    pub fn move_begins(&self) {
+        // After one that never ended this is a new number, too.
+        self.moves.store((self.moves() + 1) | 1, Ordering::SeqCst);
+    }
+
+    /// It has got it, or keeps the old one. Who holds the lock may say so, because then no
+    /// directory is moved.
+    pub fn move_ends(&self) {
+        self.moves.store(self.moves().next_multiple_of(2), Ordering::SeqCst);
     }
 }

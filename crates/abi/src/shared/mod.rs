@@ -75,6 +75,8 @@ mod header {
     pub(super) const TREE_OWNER: usize = 15;
     /// Is not 0 if the container may have another host name than the one that it started with.
     pub(super) const RENAMED: usize = 17;
+    /// Counts beginnings and ends of moves of directories: odd in between.
+    pub(super) const MOVES: usize = 18;
     /// Counts changes of directories. Lies in a cache line of its own.
     pub(super) const GENERATION: usize = 64;
 }
@@ -247,6 +249,7 @@ impl<'a> Shared<'a> {
         changes::Changes {
             redirects: self.header(header::REDIRECTS),
             links: self.header(header::LINKS_COVERED),
+            moves: self.header(header::MOVES),
             words: self.words.get(IMAGE..IMAGE + changes::words(records)).unwrap_or(&[]),
         }
     }

@@ -27,6 +27,28 @@ fn a_file_is_known_by_its_beginning() {
 }
 
 #[test]
+fn every_move_is_seen_also_of_one_who_was_killed() {
+    let words = memory(0);
+    let shared = Shared::create(&words, &[]).unwrap();
+    let changes = shared.changes();
+    let mut seen = vec![changes.moves()];
+    for is_killed in [false, true, true, false] {
+        let before = changes.moves();
+        changes.move_begins();
+        assert!(changes::is_moving(changes.moves()) && !seen.contains(&changes.moves()));
+        seen.push(changes.moves());
+        if !is_killed {
+            changes.move_ends();
+            assert!(changes.moves() > before && !changes::is_moving(changes.moves()));
+            seen.push(changes.moves());
+        }
+    }
+    let last = changes.moves();
+    changes.move_ends();
+    assert_eq!(changes.moves(), last);
+}
+
+#[test]
 fn executions_are_counted_at_the_beginning() {
     let words = memory(0);
     let shared = Shared::create(&words, &[]).unwrap();

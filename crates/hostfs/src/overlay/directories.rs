@@ -3,7 +3,7 @@
 //! The whiteouts of a directory cannot be removed where it is: what they hide would be seen again.
 //! So the directory is first moved to a temporary name, and is made opaque.
 
-use super::locate::parent;
+use super::locate::{Located, parent};
 use super::upper::{EXCHANGE, NO_REPLACE};
 use super::{OPAQUE, Overlay, REDIRECT, is_directory, is_whiteout};
 use crate::at::Process;
@@ -174,8 +174,17 @@ impl<P: Process> Overlay<'_, P> {
     }
 
     /// Moves a directory of the upper one to a name at which there is a whiteout. The old name
-    /// needs none: an empty directory takes the whiteout's place before. The caller is alone.
+    /// needs none. The caller is alone.
     pub(super) fn move_over_whiteout(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        if self.may_have_whiteout(from)? {
+            self.rename_upper(from, to, EXCHANGE)?;
+            // If it stays, it hides nothing, and a start removes it.
+            return self.with_upper(from, b"", |path| {
+                let _ = self.process.unlinkat(CWD, path, 0);
+                Ok(())
+            });
+        }
+        // An empty directory takes the whiteout's place before.
         self.with_temporary_directory(|temporary| {
             self.seal(temporary)?;
             self.put_in_place(temporary, to, EXCHANGE)?;
@@ -186,6 +195,14 @@ impl<P: Process> Overlay<'_, P> {
             let _ = self.process.unlinkat(CWD, temporary, 0);
             Ok(())
         })
+    }
+
+    /// Returns true if a whiteout is known for one also at a name that the image does not have:
+    /// names are asked for on disk, and the kernel does not list the directory that has them.
+    fn may_have_whiteout(&self, name: &[u8]) -> Result<bool> {
+        let is_asked = self.image().changes.has_redirects();
+        let above = self.locate(parent(name).0)?;
+        Ok(is_asked && matches!(above, Located::Upper { base: Some(_) }))
     }
 }
 

@@ -426,6 +426,18 @@ pub fn to_place<P: Process>(process: &P, text: &mut Text) -> Result<()> {
     Overlay::of(process).map_or(Ok(()), |overlay| overlay.replace_name(text))
 }
 
+/// [`view::Host::await_move`].
+pub fn await_move<P: Process>(process: &P) {
+    if let Some(overlay) = Overlay::of(process) {
+        let changes = overlay.image().changes;
+        // Without the lock there is no waiting for its holder.
+        let _ = overlay.alone(|| {
+            changes.move_ends();
+            Ok(())
+        });
+    }
+}
+
 /// [`view::Host::base_of`].
 pub fn base_of<P: Process>(process: &P, path: &CStr) -> Option<u32> {
     let overlay = Overlay::of(process)?;

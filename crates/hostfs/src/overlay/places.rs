@@ -4,7 +4,8 @@
 //! A directory of the image that is renamed says itself which one it is (`user.overlay.redirect`).
 //! The log says where to look for it: by it a start finds all such directories without reading the
 //! whole upper directory, and a process finds the new name of a directory that it has open. Lines
-//! are only added, before they become true. One that is not true, or no longer, is passed over.
+//! are only added, before they become true, and each once: a directory may be moved for ever
+//! between a few names. One that is not true, or no longer, is passed over.
 
 use super::locate::Located;
 use super::{Overlay, find};
@@ -32,6 +33,16 @@ impl<P: Process> Overlay<'_, P> {
     /// alone.
     pub(super) fn note_redirect(&self, record: u32, name: &[u8]) -> Result<()> {
         self.image().changes.redirect();
+        let mut line = Text::EMPTY;
+        line.set(Decimal::new(record.into()).as_bytes())?;
+        line.push(b" ")?;
+        line.push(name)?;
+        let found = self
+            .each_line(|other| if other == line.as_bytes() { Err(Errno::EEXIST) } else { Ok(()) });
+        match found {
+            Err(Errno::EEXIST) => return Ok(()),
+            result => result?,
+        }
         let file = self.open_log()?;
         let size = file.status()?.st_size as u64;
         let mut last = [0];
@@ -40,10 +51,6 @@ impl<P: Process> Overlay<'_, P> {
             // The end of a line for which there was no room.
             io::write_all(self.process, file.fd(), &[0])?;
         }
-        let mut line = Text::EMPTY;
-        line.set(Decimal::new(record.into()).as_bytes())?;
-        line.push(b" ")?;
-        line.push(name)?;
         // A name has no NUL.
         io::write_all(self.process, file.fd(), line.with_nul())
     }
@@ -55,8 +62,10 @@ impl<P: Process> Overlay<'_, P> {
 
     /// Writes down where directories of the image will be that move with another one.
     pub(super) fn note_renamed(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        // Logs of older builds have lines many times.
+        let noted = Cell::new(None);
         self.each_redirect(
-            |_| true,
+            |record| noted.get() != Some(record),
             |record, name| {
                 let rest = name.strip_prefix(from);
                 let Some(rest) = rest.filter(|rest| matches!(rest, [] | [b'/', ..])) else {
@@ -65,6 +74,7 @@ impl<P: Process> Overlay<'_, P> {
                 let mut name = Text::EMPTY;
                 name.set(to)?;
                 name.push(rest)?;
+                noted.set(Some(record));
                 self.note_redirect(record, name.as_bytes())
             },
         )
@@ -80,6 +90,16 @@ impl<P: Process> Overlay<'_, P> {
         if !self.image().changes.has_redirects() {
             return Ok(());
         }
+        self.each_line(|line| match line_of(line) {
+            Some((record, name)) if wanted(record) && self.is_redirected(record, name)? => {
+                each(record, name)
+            }
+            _ => Ok(()),
+        })
+    }
+
+    /// Calls `each` for the lines of the log.
+    fn each_line(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC;
         let open = |path: &CStr| OpenFile::open(self.process, path, flags, 0);
         let file = match self.process.with_path(&[self.layers.moved], open) {
@@ -96,12 +116,7 @@ impl<P: Process> Overlay<'_, P> {
                 let read = buffer.get(..got.min(room)).unwrap_or_default();
                 let Some(end) = read.iter().rposition(|byte| *byte == 0) else { break };
                 for line in read.get(..end).unwrap_or_default().split(|byte| *byte == 0) {
-                    if let Some((record, name)) = line_of(line)
-                        && wanted(record)
-                        && self.is_redirected(record, name)?
-                    {
-                        each(record, name)?;
-                    }
+                    each(line)?;
                 }
                 offset += end as u64 + 1;
             }

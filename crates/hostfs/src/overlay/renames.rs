@@ -2,9 +2,10 @@
 //!
 //! A directory of the image that is moved keeps the image's names: an attribute says which
 //! directory it is, and the log where it is ([`super::places`]). Both say so before it is moved, by
-//! its old name and by its new one. A process that is killed leaves the old state or the new one;
-//! where the file system cannot leave a whiteout in the same step, possibly both names of a file,
-//! and an empty directory in the place of a whiteout.
+//! its old name and by its new one. A process that is killed leaves the old state or the new one,
+//! and others see no other state. The exceptions: where the file system cannot leave a whiteout in
+//! the same step, both names of a file; and an empty directory in the place of a whiteout, if the
+//! container's own directory is moved there while none of the image's has another name.
 
 use super::locate::{Located, parent, split_end};
 use super::names::Name;
@@ -123,10 +124,12 @@ impl<P: Process> Overlay<'_, P> {
         }
         self.cover(old.child);
         self.cover(new.child);
-        if exchanges {
-            return self.rename_upper(from, to, EXCHANGE);
-        }
-        self.rename_over((from, old), (to, new))
+        self.moving(|| {
+            if exchanges {
+                return self.rename_upper(from, to, EXCHANGE);
+            }
+            self.rename_over((from, old), (to, new))
+        })
     }
 
     /// Has a file in the upper directory, so that it can be moved. `over`: the image has its new

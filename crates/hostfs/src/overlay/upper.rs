@@ -169,6 +169,16 @@ impl<P: Process> Overlay<'_, P> {
         lock::while_alone(self.process, self.layers.work, work)
     }
 
+    /// Runs `work`, which gives a directory another name, and has those notice it who look for
+    /// something beneath by the name that it had. The caller is alone.
+    pub(super) fn moving<T>(&self, work: impl FnOnce() -> T) -> T {
+        let changes = self.image().changes;
+        changes.move_begins();
+        let result = work();
+        changes.move_ends();
+        result
+    }
+
     /// Brings a directory into the upper one. Another file must have been copied before, by
     /// [`Overlay::copy_up`]: `EROFS`.
     pub(super) fn own(&self, name: &[u8]) -> Result<()> {
@@ -312,8 +322,9 @@ impl<P: Process> Overlay<'_, P> {
             |path| call(Dir::Root, path),
             |temporary| {
                 let result = self.alone(|| {
+                    // The whiteout may have gone, as one goes that a rename leaves for a moment.
                     if !self.is_hidden(name)? {
-                        return Err(Errno::EEXIST);
+                        return self.put_in_place(temporary, name, NO_REPLACE);
                     }
                     self.over_whiteout(temporary, name)
                 });
@@ -330,8 +341,13 @@ impl<P: Process> Overlay<'_, P> {
     pub(super) fn is_hidden(&self, name: &[u8]) -> Result<bool> {
         let (above, last) = parent(name);
         if let Located::Upper { base: Some(base) } = self.locate(above)? {
-            let child = self.image().index.child(base, last);
-            if child.is_none_or(|child| !self.image().changes.is_covered(child)) {
+            let changes = self.image().changes;
+            let may_be = match self.image().index.child(base, last) {
+                Some(child) => changes.is_covered(child),
+                // One that a rename has left where it came from.
+                None => changes.has_redirects(),
+            };
+            if !may_be {
                 return Ok(false);
             }
         }

@@ -104,6 +104,10 @@ impl Host for Backend<'_> {
         hostfs::overlay::base_of(&LINUX, path)
     }
 
+    fn await_move(&mut self) {
+        hostfs::overlay::await_move(&LINUX);
+    }
+
     fn seek(&mut self, dir: Dir, offset: u64, whence: u32) -> Result<u64> {
         LINUX.lseek(LINUX.descriptor(dir)?.ok_or(Errno::EBADF)?, offset, whence)
     }

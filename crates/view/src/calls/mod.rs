@@ -44,6 +44,7 @@ mod owner_tests;
 use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir, Host};
+use crate::paths::moves;
 use crate::verdict::{After, Call, Verdict};
 use abi::calls::{Class, Op};
 use arguments::Arguments;
@@ -61,11 +62,17 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Verdi
     }
     let mut left = MOVES_MAX;
     loop {
-        let before = moves(context);
+        let before = moves::now(context.world);
+        // Only backends that remember directories have a call decided again that was made.
+        context.buffers.moves = before.filter(|_| context.backend.plain_generation().is_some());
         let verdict = decide(context, &arguments);
         let is_looked_up = matches!(arguments.entry.class, Class::Path | Class::Descriptor);
         left -= 1;
-        if left == 0 || !is_looked_up || !is_missing(&verdict) || moves(context) == before {
+        if left == 0
+            || !is_looked_up
+            || !matches!(verdict, Verdict::Done(result) if is_missing(result))
+            || !moves::may_mislead(context.world, context.backend, before)
+        {
             return verdict;
         }
     }
@@ -81,18 +88,9 @@ fn decide<N: Backend>(context: &mut CallContext<'_, N>, arguments: &Arguments<'_
     verdict
 }
 
-const fn is_missing(verdict: &Verdict) -> bool {
+const fn is_missing(result: i64) -> bool {
     // A whiteout in the place of a directory is not one.
-    matches!(verdict, Verdict::Done(result)
-        if *result == Errno::ENOENT.result() || *result == Errno::ENOTDIR.result())
-}
-
-/// Counts renames of directories of the image. Such a directory is found by its name, and may have
-/// been renamed after that was asked for: what is looked for from an open directory, or from the
-/// working directory, would be missing for a moment.
-fn moves<N: Backend>(context: &mut CallContext<'_, N>) -> Option<u64> {
-    let image = context.world.image?;
-    image.changes.has_redirects().then(|| context.backend.plain_generation())?
+    result == Errno::ENOENT.result() || result == Errno::ENOTDIR.result()
 }
 
 fn rule<N: Backend>(
@@ -185,7 +183,11 @@ pub fn leave<N: Backend>(
     // While the call ran, another thread may have opened something else.
     context.buffers.layer = None;
     match after {
-        After::Nothing | After::Path { .. } | After::Unseen { .. } | After::FromTree => result,
+        After::Nothing
+        | After::Path { .. }
+        | After::Unseen { .. }
+        | After::FromTree { .. }
+        | After::ByName { .. } => result,
         After::Listing { room } => crate::paths::listing::leave(context, call, room, result),
         After::Close(_) | After::Restore(..) => {
             abandon(context.backend, after);
@@ -233,18 +235,25 @@ fn is_ioctl(call: &Call) -> bool {
     abi::calls::find(call.arch, call.number).is_some_and(|entry| entry.op == Op::Ioctl)
 }
 
-/// Checks the assumption of [`After::Unseen`] or [`After::FromTree`]; backends call it before
-/// [`leave`]. Returns true if it was wrong: the name is a link, or its file needs a rule. Then the
-/// effect of `result` has been undone, and the backend calls [`enter`] again with the same call.
+/// Checks the assumption of [`After::Unseen`], [`After::FromTree`] or [`After::ByName`]; backends
+/// call it before [`leave`]. Returns true if it was wrong: the name is a link, its file needs a
+/// rule, or a directory has been moved meanwhile. Then the effect of `result` has been undone, and
+/// the backend calls [`enter`] again with the same call.
 pub fn again<N: Backend>(context: &mut CallContext<'_, N>, after: After, result: i64) -> bool {
     context.buffers.careful = match after {
-        After::Unseen { generation, alone, directory } => {
+        After::Unseen { generation, alone, directory, .. } => {
             open::needed_emulation(context, (!alone).then_some(generation), directory, result)
         }
-        After::FromTree => result == Errno::EBADF.result(),
+        After::FromTree { .. } => result == Errno::EBADF.result(),
         _ => false,
     };
+    let before = match after {
+        After::Unseen { moves, .. } | After::FromTree { moves } => moves,
+        After::ByName { moves } => Some(moves),
+        _ => return context.buffers.careful,
+    };
     context.buffers.careful
+        || is_missing(result) && moves::may_mislead(context.world, context.backend, before)
 }
 
 /// Releases what is held for the duration of a call: at its end, or if the thread was killed and

@@ -334,7 +334,7 @@ fn open_unseen<N: Backend>(
     request: &Request,
     (generation, alone): (u64, bool),
 ) -> Result<Verdict> {
-    let directory = request.flags.directory();
+    let (directory, moves) = (request.flags.directory(), context.buffers.moves);
     let (_, at) = arguments.path_position(0).ok_or(Errno::ENOSYS)?;
     let no_follow = OpenFlags::no_follow_bit(arguments.arch);
     let path = if alone {
@@ -348,7 +348,10 @@ fn open_unseen<N: Backend>(
         if let Some(mut call) = call {
             // This is always an `openat`.
             call.arguments[2] |= u64::from(no_follow);
-            return Ok(Verdict::Instead(call, After::Unseen { generation, alone, directory }));
+            return Ok(Verdict::Instead(
+                call,
+                After::Unseen { generation, alone, directory, moves },
+            ));
         }
         let CallContext { backend, world, buffers, .. } = &mut *context;
         let (found, real) = (&buffers.found[0], &mut buffers.spare[0]);
@@ -358,7 +361,7 @@ fn open_unseen<N: Backend>(
     };
     let flags = arguments.int(at + 1) | no_follow;
     let call = call_at(arguments.call, &[(at, path), (at + 1, u64::from(flags))]);
-    Ok(Verdict::Instead(call, After::Unseen { generation, alone, directory }))
+    Ok(Verdict::Instead(call, After::Unseen { generation, alone, directory, moves }))
 }
 
 /// Opens a name that was not looked at before, by the fast path.
@@ -382,7 +385,9 @@ fn open_by_fast_path<N: Backend>(
     let number = Op::Openat.entry().number(arguments.arch).ok_or(Errno::ENOSYS)?;
     let call = Call { number, arguments: arguments_made, ..*arguments.call };
     let directory = request.flags.directory();
-    Ok(Verdict::Instead(call, After::Unseen { generation, alone: false, directory }))
+    let moves = context.buffers.moves;
+    let after = After::Unseen { generation, alone: false, directory, moves };
+    Ok(Verdict::Instead(call, after))
 }
 
 /// Returns true if a name that was opened without a look at it needs a rule: it is a link, stands

@@ -447,7 +447,8 @@ pub fn on_place<N: Backend>(
         && !context.buffers.careful
         && let Some(call) = from_tree(context, arguments, which, (place.record, purpose(place)))?
     {
-        return Ok(Verdict::Instead(call, After::FromTree));
+        let moves = context.buffers.moves;
+        return Ok(Verdict::Instead(call, After::FromTree { moves }));
     }
     let (dir, at) = arguments.path_position(which).ok_or(Errno::ENOSYS)?;
     let mut call = *arguments.call;
@@ -457,7 +458,11 @@ pub fn on_place<N: Backend>(
     {
         call.arguments[dir] = u64::from(AT_FDCWD as u32);
     }
-    Ok(Verdict::Instead(call, after))
+    let by_name = context.buffers.moves.filter(|_| place.at == Dir::Root);
+    match (after, by_name) {
+        (After::Nothing, Some(moves)) => Ok(Verdict::Instead(call, After::ByName { moves })),
+        _ => Ok(Verdict::Instead(call, after)),
+    }
 }
 
 /// What the guest's call does at a place.

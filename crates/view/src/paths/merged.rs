@@ -15,6 +15,7 @@
 //! it is the image's: its position counts names of the upper directory from [`UPPER_NAMES`] on.
 
 use super::entries::{ENTRY_MAX, layout_of, put};
+use super::moves;
 use crate::CallContext;
 use crate::calls::arguments::Arguments;
 use crate::errno::{Errno, Result};
@@ -24,8 +25,9 @@ use crate::identity::{NO_FACTS, files};
 use crate::image::Image;
 use crate::text::Text;
 use crate::verdict::Verdict;
+use crate::world::World;
 use abi::layout::{Dirent, u64_at};
-use linux_raw_sys::general::{AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_RDONLY, statx};
+use linux_raw_sys::general::{AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_RDONLY, S_IFCHR, S_IFMT, statx};
 
 /// Positions from here on count names of the image that have been listed.
 pub const NAMES: u64 = 0x7000_0000;
@@ -33,7 +35,7 @@ pub const NAMES: u64 = 0x7000_0000;
 const UPPER_NAMES: u64 = 0x7800_0000;
 /// All of those.
 const POSITIONS: core::ops::Range<u64> = NAMES..0x8000_0000;
-/// How often the path of a directory that is being renamed is looked up.
+/// How often the path of a directory that is being moved is looked up.
 const TRIES: u32 = 100;
 const SEEK_SET: u32 = 0;
 const SEEK_CUR: u32 = 1;
@@ -53,6 +55,9 @@ struct Listing<'a, 'w> {
     done: usize,
     /// Host path of the directory, as the view names it.
     place: &'a mut Text,
+    world: &'a World<'w>,
+    /// The counter of moved directories before that was asked for.
+    moves: Option<u64>,
 }
 
 /// Lists a merged directory. `None` if it is none.
@@ -71,32 +76,62 @@ pub(super) fn list<N: Backend>(
     if record.is_some_and(|record| !image.changes.is_merged(record)) {
         return Ok(None);
     }
-    let CallContext { backend, buffers, .. } = context;
-    let mut tries = 0;
-    let base = loop {
-        backend.path_of(Dir::Guest(fd), &mut buffers.host)?;
-        if image.in_upper(buffers.host.as_bytes()).is_none() {
-            return Ok(None);
-        }
-        if let Some(base) = backend.base_of(buffers.host.as_c_str()) {
-            break base;
-        }
-        // While it is renamed, its path may lead to nobody, or to another directory. Once a listing
-        // has begun here, the kernel cannot go on with it.
-        let at = backend.seek(Dir::Guest(fd), 0, SEEK_CUR)?;
-        tries += 1;
-        if !POSITIONS.contains(&at) || tries == TRIES {
-            return Ok(None);
-        }
+    let CallContext { backend, buffers, world, .. } = context;
+    let Some((base, moves)) = base_of(*backend, world, (fd, &image), &mut buffers.host)? else {
+        return Ok(None);
     };
     let layout = layout_of(arguments);
     let (buffer, size) = (arguments.word(1), arguments.int(2) as usize);
     let is_images = record.is_some();
     let crate::CallBuffers { host, link, input, .. } = &mut **buffers;
-    let mut listing =
-        Listing { image, base, is_images, layout, fd, buffer, size, done: 0, place: host };
+    let mut listing = Listing {
+        image,
+        base,
+        is_images,
+        layout,
+        fd,
+        buffer,
+        size,
+        done: 0,
+        place: host,
+        world,
+        moves,
+    };
     listing.run(*backend, link, input)?;
     Ok(Some(Verdict::Done(listing.done as i64)))
+}
+
+/// The image's directory that is merged with an open one. Its host path is put into `place`, and
+/// how many directories had been moved before is returned, too. `None` if the kernel lists it.
+fn base_of<N: Backend>(
+    host: &mut N,
+    world: &World<'_>,
+    (fd, image): (i32, &Image<'_>),
+    place: &mut Text,
+) -> Result<Option<(u32, Option<u64>)>> {
+    let dir = Dir::Guest(fd);
+    let mut tries = 0;
+    loop {
+        let before = moves::now(world);
+        host.path_of(dir, place)?;
+        if image.in_upper(place.as_bytes()).is_none() {
+            return Ok(None);
+        }
+        let base = host.base_of(place.as_c_str());
+        tries += 1;
+        // Where it is moved meanwhile, its path may lead nowhere, or to another directory.
+        let is_sure = tries == TRIES || !moves::may_mislead(world, host, before);
+        match base {
+            Some(base) if is_sure => return Ok(Some((base, before))),
+            // Once a listing has begun here, the kernel cannot go on with it.
+            None if is_sure
+                && (tries == TRIES || !POSITIONS.contains(&host.seek(dir, 0, SEEK_CUR)?)) =>
+            {
+                return Ok(None);
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Listing<'_, '_> {
@@ -192,6 +227,12 @@ impl Listing<'_, '_> {
                 facts.stx_ino = shown.map_or(inode, |shown| shown.inode);
             }
             name if index.child(self.base, name).is_some() => return Ok(true),
+            // A whiteout of a name that the image does not have, which a rename has left.
+            name if u32::from(facts.stx_mode) & S_IFMT == S_IFCHR
+                && !self.look(host, name, text, &mut facts)? =>
+            {
+                return Ok(true);
+            }
             name if can_carry(facts.stx_mode.into()) => {
                 // A copy that was moved here, or a directory of the image.
                 facts.stx_ino = self.origin_of(host, name, text)?.unwrap_or(inode);
@@ -214,8 +255,8 @@ impl Listing<'_, '_> {
         Ok(if found { files::origin(host, at, &facts) } else { None })
     }
 
-    /// The status of a name; `text` gets its path. False if it is gone. The directory may be
-    /// renamed while it is listed.
+    /// The status of a name; `text` gets its path. False if it is gone. The directory may be moved
+    /// while it is listed.
     fn look(
         &mut self,
         host: &mut impl Backend,
@@ -223,17 +264,17 @@ impl Listing<'_, '_> {
         text: &mut Text,
         facts: &mut statx,
     ) -> Result<bool> {
+        let mut tries = 0;
         loop {
             text.set(self.place.as_bytes())?;
             text.push_component(name)?;
-            if host.statx(Dir::Root, text.as_c_str(), AT_SYMLINK_NOFOLLOW, facts).is_ok() {
-                return Ok(true);
+            let found = host.statx(Dir::Root, text.as_c_str(), AT_SYMLINK_NOFOLLOW, facts).is_ok();
+            tries += 1;
+            if tries == TRIES || !moves::may_mislead(self.world, host, self.moves) {
+                return Ok(found);
             }
-            host.path_of(Dir::Guest(self.fd), text)?;
-            if text.as_bytes() == self.place.as_bytes() {
-                return Ok(false);
-            }
-            self.place.set(text.as_bytes())?;
+            self.moves = moves::now(self.world);
+            host.path_of(Dir::Guest(self.fd), self.place)?;
         }
     }
 

@@ -4,7 +4,8 @@
 //! [`resolve`] does what `path_resolution(7)` describes, inside the guest's root and bindings. Its
 //! result is a host path without symbolic links, so a system call with that path reaches the right
 //! file. [`reverse`] translates in the other direction. [`listing`] adds bindings without a mount
-//! point to directory listings.
+//! point to directory listings. [`moves`] tells whether a name may have lost its directory while it
+//! was looked for.
 //!
 //! The end of the name stays as the guest wrote it: `d/`, `d/.`, `d/..` become a host path with the
 //! same end. So the kernel itself gives the errors of a bad end (`rmdir d/.` is `EINVAL`,
@@ -42,6 +43,7 @@ mod fast_path;
 mod learn;
 pub(crate) mod listing;
 pub mod merged;
+pub(crate) mod moves;
 mod origin;
 mod place;
 mod probe;

@@ -227,7 +227,31 @@ impl Host for Fake {
     fn path_of(&mut self, dir: Dir, into: &mut Text) -> Result<()> {
         self.count("path_of");
         let open = self.start(dir)?;
-        into.set(&self.tree.path_of(open.node, open.name.as_ref()))
+        into.set(&self.tree.path_of(open.node, open.name.as_ref()))?;
+        if let Some(act) = self.others_at_name.pop() {
+            act(self);
+        }
+        Ok(())
+    }
+
+    fn base_of(&mut self, path: &CStr) -> Option<u32> {
+        self.bases.get(&self.tree.get(path.to_str().ok()?)?).copied()
+    }
+
+    fn await_move(&mut self) {
+        self.count("await_move");
+        if let Some(changes) = self.changes {
+            changes.move_ends();
+        }
+    }
+
+    fn seek(&mut self, dir: Dir, offset: u64, whence: u32) -> Result<u64> {
+        let Dir::Guest(fd) = dir else { return Err(Errno::EBADF) };
+        let position = self.positions.entry(fd).or_default();
+        if whence == linux_raw_sys::general::SEEK_SET {
+            *position = offset;
+        }
+        Ok(*position)
     }
 
     fn access(&mut self, dir: Dir, path: &CStr, mode: u32, flags: u32) -> Result<()> {

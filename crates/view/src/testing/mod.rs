@@ -25,6 +25,7 @@ use crate::task::Task;
 use crate::text::Text;
 use crate::world::{Binding, Kind, World};
 use crate::{CallContext, Errno};
+use abi::shared::changes::Changes;
 use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::string::String;
@@ -68,6 +69,14 @@ pub struct Fake {
     pub copied: Vec<String>,
     /// What other threads do while this one pauses, last first. Without it nothing is waited for.
     pub others: Vec<fn(&mut Self)>,
+    /// What other threads do after this one has asked for the name of a file, last first.
+    pub others_at_name: Vec<fn(&mut Self)>,
+    /// What the container has changed of an image with an index.
+    pub changes: Option<Changes<'static>>,
+    /// Directories that are merged with those of the image, and their records.
+    pub bases: BTreeMap<Id, u32>,
+    /// Positions of the guest's directories.
+    pub positions: BTreeMap<i32, u64>,
     /// The log of ownership records.
     pub notes: BTreeMap<Vec<u8>, Vec<u8>>,
     /// `getpid`, `gettid`.
@@ -119,6 +128,10 @@ impl Fake {
             image: BTreeMap::new(),
             copied: Vec::new(),
             others: Vec::new(),
+            others_at_name: Vec::new(),
+            changes: None,
+            bases: BTreeMap::new(),
+            positions: BTreeMap::new(),
             notes: BTreeMap::new(),
             ids: (42, 42),
             programs: BTreeMap::new(),

@@ -42,6 +42,7 @@ macro_rules! delegate_to_host {
             ) -> view::errno::Result<bool>;
             fn to_place(name: &mut view::Text) -> view::errno::Result<()>;
             fn base_of(path: &std::ffi::CStr) -> Option<u32>;
+            fn await_move();
         }
 
         fn is_image_device(&self, major: u32, minor: u32) -> bool {

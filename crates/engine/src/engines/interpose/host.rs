@@ -166,6 +166,10 @@ impl Host for HostCalls {
         hostfs::overlay::base_of(self.kernel(), path)
     }
 
+    fn await_move(&mut self) {
+        hostfs::overlay::await_move(self.kernel());
+    }
+
     fn seek(&mut self, dir: Dir, offset: u64, whence: u32) -> Result<u64> {
         let Dir::Held(file) = dir else { return Err(Errno::EBADF) };
         self.kernel().lseek(file, offset, whence)

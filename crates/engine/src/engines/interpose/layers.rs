@@ -5,10 +5,10 @@ use super::common::Common;
 use abi::index::{Index, ROOT};
 use hostfs::overlay::Layers;
 use linux_raw_sys::general::S_ISVTX;
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use sys::fs::{DirStack, Kind, read_dir, xattr};
@@ -85,7 +85,7 @@ impl Mapped {
         common.shared().set_tree_owner(paths.owner);
         let mapped = Self { paths: paths.clone(), index, common };
         if is_new && let Some(layers) = mapped.layers() {
-            find_changes(&layers.image, &paths.moved)?;
+            find_changes(&layers.image, &paths.moved, fresh)?;
         }
         Ok(mapped)
     }
@@ -123,18 +123,19 @@ impl Mapped {
 }
 
 /// Reads from the upper directory what the container has changed. Takes time in proportion to the
-/// directories that the container has in common with its image, and their names there.
-fn find_changes(image: &Image<'_>, moved: &Path) -> Result<()> {
+/// directories that the container has in common with its image, and their names there. `fresh`: no
+/// process lives there.
+fn find_changes(image: &Image<'_>, moved: &Path, fresh: bool) -> Result<()> {
     let upper = Path::new(OsStr::from_bytes(image.upper));
     let open = |path: &Path| rustix::fs::openat(CWD, path, sys::fs::DIRECTORY, Mode::empty());
     image.changes.merge(ROOT);
-    directory(image, open(upper)?, ROOT)?;
+    directory(image, open(upper)?, ROOT, fresh)?;
     for name in moved_names(moved)? {
         let Ok(top) = open(&upper.join(OsStr::from_bytes(&name))) else { continue };
         if let Some(base) = redirect(image, &top)? {
             image.changes.redirect();
             image.changes.merge(base);
-            directory(image, top, base)?;
+            directory(image, top, base, fresh)?;
         }
     }
     Ok(())
@@ -162,10 +163,10 @@ fn redirect(image: &Image<'_>, top: &OwnedFd) -> Result<Option<u32>> {
 }
 
 /// Reads a directory that is merged with one of the image, and those beneath it.
-fn directory(image: &Image<'_>, top: OwnedFd, base: u32) -> Result<()> {
+fn directory(image: &Image<'_>, top: OwnedFd, base: u32, fresh: bool) -> Result<()> {
     let Image { changes, .. } = image;
     let mut stack = DirStack::new(top).map_err(|_| Errno::IO)?;
-    let mut pending = vec![names(image, stack.fd(), base)?];
+    let mut pending = vec![names(image, stack.fd(), base, fresh)?];
     while let Some(directories) = pending.last_mut() {
         let Some((name, record)) = directories.pop() else {
             pending.pop();
@@ -181,7 +182,7 @@ fn directory(image: &Image<'_>, top: OwnedFd, base: u32) -> Result<()> {
             mark(stack.fd(), entry.inode)?;
         }
         changes.merge(record);
-        pending.push(names(image, stack.fd(), record)?);
+        pending.push(names(image, stack.fd(), record, fresh)?);
     }
     Ok(())
 }
@@ -215,10 +216,16 @@ fn mark(fd: impl AsFd, inode: u64) -> Result<()> {
 
 /// Marks the image's names that a directory of the upper one has. Returns those that are
 /// directories in both.
-fn names(image: &Image<'_>, fd: impl AsFd, base: u32) -> Result<Vec<(Vec<u8>, u32)>> {
+fn names(image: &Image<'_>, fd: impl AsFd, base: u32, fresh: bool) -> Result<Vec<(Vec<u8>, u32)>> {
+    let fd = fd.as_fd();
     let mut directories = Vec::new();
     for entry in read_dir(fd)? {
-        let Some(record) = image.index.child(base, &entry.name) else { continue };
+        let Some(record) = image.index.child(base, &entry.name) else {
+            if fresh && entry.kind == Kind::CharacterDevice {
+                remove_whiteout(fd, &entry.name)?;
+            }
+            continue;
+        };
         let in_both = entry.kind == Kind::Directory
             && image.index.entry(record).is_some_and(|entry| entry.is_directory());
         if in_both {
@@ -228,4 +235,14 @@ fn names(image: &Image<'_>, fd: impl AsFd, base: u32) -> Result<Vec<(Vec<u8>, u3
         }
     }
     Ok(directories)
+}
+
+/// Removes a whiteout of a name that the image does not have. A process was killed that moved the
+/// directory which had that name.
+fn remove_whiteout(fd: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
+    let status = rustix::fs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if sys::fs::whiteout::is(&status) {
+        rustix::fs::unlinkat(fd, name, AtFlags::empty())?;
+    }
+    Ok(())
 }

@@ -199,6 +199,22 @@ fn ends_of_paths_have_the_kernels_errors() {
 }
 
 #[test]
+fn the_log_has_each_name_of_a_directory_once() {
+    let mut container = Container::layered();
+    done(&mut container, &[Rename(s("a/b"), s("a/n"), 0)]);
+    let names = ["n", "y", "d/n", "a"];
+    for round in 0..12 {
+        let [from, to] = [round + 3, round].map(|at: usize| s(names[at % names.len()]));
+        done(&mut container, &[Rename(from, to, 0)]);
+    }
+    let machine = container.machine();
+    let log = machine.bytes(machine.at(MOVED).unwrap());
+    let lines: Vec<&[u8]> = log.split(|byte| *byte == 0).filter(|line| !line.is_empty()).collect();
+    // Four names of `a`; of `b` its first one, and one in each of those.
+    assert_eq!(lines.len(), 9, "{}", String::from_utf8_lossy(log));
+}
+
+#[test]
 fn flags_of_rename_that_are_not_there_are_refused() {
     for flags in [3, 4, 5, 6, 8] {
         let mut container = Container::layered();

@@ -1,11 +1,13 @@
 //! Errors at every call, and a process that is killed before every call.
 
 use super::super::fake::{Fault, Process};
-use super::super::layered::{LOWER, Layered, UPPER};
+use super::super::layered::{LOWER, Layered, MOVED, UPPER};
 use super::super::machine::Machine;
 use super::operations::{Operation, Operation::*, Outcome};
 use super::tree::{Node, Tree, tree};
 use super::{Container, inodes, temporary, tidy};
+use crate::overlay::await_move;
+use abi::shared::changes::is_moving;
 use std::collections::BTreeSet;
 use std::string::{String, ToString};
 use std::sync::Arc;
@@ -70,6 +72,8 @@ fn scenarios() -> Vec<(Vec<Operation>, Operation)> {
         (Vec::from([rename("a/b", "a/n"), rename("a", "n")]), rename("n/n", "d/n")),
         (Vec::from([rename("a/b", "a/n"), rename("a", "n")]), rename("n", "y")),
         (Vec::from([rename("a", "n")]), rename("n", "a")),
+        (then(no_e(), &[rename("a", "d/n")]), rename("d/n", "e")),
+        (then(no_e(), &[rename("a", "n"), MakeDirectory(s("y"))]), rename("y", "e")),
         (nothing(), exchange("a/x", "d/y")),
         (nothing(), exchange("a", "d")),
         (nothing(), exchange("a/b", "f")),
@@ -148,6 +152,15 @@ impl Scenario {
         let mut container = Container::of(process);
         container.prepare(&self.operation);
         (container, layers)
+    }
+
+    /// Returns true if a rename has more than one step that can be seen.
+    fn is_in_two_steps(&self) -> bool {
+        let Rename(from, _, _) = &self.operation else { return false };
+        // The container's own directory, while none of the image's has been moved: it goes to a
+        // whiteout in two steps.
+        let is_own = self.machine.at(MOVED).is_err() && from == "n";
+        !self.has_rename_whiteout || is_own
     }
 
     /// Both states at once, or the old one with an empty directory under the new name.
@@ -236,18 +249,24 @@ impl Scenario {
 
     fn kill(&self, call: usize) {
         let (mut container, layers) = self.container(Some(Fault::Killed(call)));
+        let moves = || layers.layers().image.changes.moves();
+        let before = moves();
         let _: Outcome = container.run(&self.operation);
         let process = &container.files.process;
         let calls = process.calls.borrow().clone();
         let context = std::format!("{:?}: killed before {call} of {calls:?}", self.operation);
         std::println!("{context}");
         process.end();
-        let in_two_steps = matches!(self.operation, Rename(..));
+        let in_two_steps = self.is_in_two_steps();
         let machine = process.machine().clone();
         // Others that live.
         let whole = |machine, layers| timeless(tree(machine, Some(layers)));
         let seen = whole(&process.machine, &layers);
         self.check(&seen, in_two_steps, &context);
+        let is_moved = matches!(self.operation, Rename(..)) && seen != self.old;
+        assert!(!is_moved || moves() != before, "{context}: nobody sees the move");
+        await_move(&super::process(&process.machine, Some(&layers)));
+        assert!(!is_moving(moves()) && (!is_moved || moves() != before), "{context}: for ever");
         if seen == self.old {
             self.again(super::process(&process.machine, Some(&layers)), &context);
         }

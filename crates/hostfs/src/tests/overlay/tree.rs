@@ -80,7 +80,11 @@ fn names(files: &Files<Process>, path: &str) -> Vec<String> {
             names.push(name);
         }
     }
-    let is_new = |name: &String| index.child(base, name.as_bytes()).is_none();
+    // A whiteout may be at a name that the image does not have.
+    let is_new = |name: &String| {
+        index.child(base, name.as_bytes()).is_none()
+            && status(files, &format!("{path}/{name}")).is_ok()
+    };
     names.extend(list(path).into_iter().filter(is_new));
     names
 }

@@ -32,7 +32,8 @@ pub(super) fn open_by_index<N: Backend>(
         return Ok(None);
     }
     if let Some(call) = from_tree(context, arguments, 0, (Some(record), Purpose::Use))? {
-        return Ok(Some(Verdict::Instead(call, After::FromTree)));
+        let moves = context.buffers.moves;
+        return Ok(Some(Verdict::Instead(call, After::FromTree { moves })));
     }
     let buffers = &mut *context.buffers;
     if image.real(record, &mut buffers.spare[0]).is_none() {

@@ -1,6 +1,7 @@
 //! Tests of the rules for calls on files, with a host in memory: the guest's result, the calls of
 //! the host, and the path that the kernel gets instead of the guest's.
 
+mod moved;
 mod names;
 mod opening;
 mod others;
