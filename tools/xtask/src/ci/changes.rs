@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::record;
+use super::RUNS;
 use crate::shell::{Outcome, read, root};
 
 /// The environment variable with the commit to compare with. Without it that is where this branch
@@ -51,9 +51,9 @@ pub(super) fn since_base() -> Outcome<Change> {
         let own = Some(left).filter(|base| !base.is_empty() && *base != head);
         let is_before =
             |green: &&str| git(&["merge-base", "--is-ancestor", *green, "HEAD"]).is_ok();
-        let text = fs::read_to_string(root().join(record::FILE)).unwrap_or_default();
-        let green = || record::green(&text).rev().find(is_before).map(str::to_owned);
-        let Some(base) = own.or_else(green) else { return Ok(Change::Unknown) };
+        let text = fs::read_to_string(root().join(RUNS)).unwrap_or_default();
+        let last = || green(&text).rev().find(is_before).map(str::to_owned);
+        let Some(base) = own.or_else(last) else { return Ok(Change::Unknown) };
         base
     };
     let base = base.trim();
@@ -62,6 +62,15 @@ pub(super) fn since_base() -> Outcome<Change> {
     let files: Vec<&str> = changed.lines().chain(new.lines()).collect();
     // What has nothing of its own is checked whole.
     Ok(if files.is_empty() && base == head.trim() { Change::Unknown } else { kind(&files) })
+}
+
+/// The commits of a file of runs whose checks were green, from old to new.
+fn green(text: &str) -> impl DoubleEndedIterator<Item = &str> {
+    let runs = text.lines().filter(|line| !line.starts_with('#'));
+    runs.filter_map(|line| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        (fields.get(5) == Some(&"green")).then(|| fields[0])
+    })
 }
 
 fn kind(files: &[&str]) -> Change {
@@ -95,5 +104,15 @@ mod tests {
         assert_eq!(kind(&["suites/src/cli/snapshots/a.md"]), Change::Code);
         assert_eq!(kind(&["lab/a.py", ".ci/run"]), Change::All);
         assert_eq!(kind(&["Cargo.lock"]), Change::Code);
+    }
+
+    #[test]
+    fn green_runs_are_found() {
+        let text = "# commit\tdate\n\
+            a\t2026-11-29T16:58Z\t21.5\t3/3\tcode\tgreen\t0\t\n\
+            b\t2026-11-29T17:58Z\t21.5\t1/3\tcode\tred\t0\t\n\
+            c\t2026-11-29T18:58Z\t21.5\t1/3\tcode\tgreen\t1\tx::y\n";
+        assert_eq!(green(text).collect::<Vec<_>>(), ["a", "c"]);
+        assert_eq!(green("").count(), 0);
     }
 }

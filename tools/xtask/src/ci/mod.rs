@@ -117,6 +117,9 @@ pub(crate) fn run(words: &[String]) -> ExitCode {
     }
 }
 
+/// What whole checks took, and which cases were unstable in them.
+const RUNS: &str = "tools/xtask/runs.tsv";
+
 /// Where logs, the lock and the record of the last run are.
 fn directory() -> PathBuf {
     target().join("ci-logs")
