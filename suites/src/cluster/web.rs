@@ -22,6 +22,7 @@ pub(crate) const CASES: &[Case] = &[
     ("busy", busy),
     ("held", held),
     ("killed", killed),
+    ("left_over", left_over),
     ("pair", pair),
     ("replaced", replaced),
     ("rule", rule),
@@ -290,6 +291,60 @@ fn killed(lab: &Lab<'_>) -> Outcome {
     Ok(())
 }
 
+/// What a killed `scale` has begun and told to stop is none that the next one believes to be there:
+/// it waits until the former is ready, and has another one in the place of the latter.
+fn left_over(lab: &Lab<'_>) -> Outcome {
+    let (image, port) = (lab.servers()?, free_port());
+    // All but the first begin when they may, and each takes a second to end.
+    let command = "touch /out/begun-$(hostname); \
+        until [ $(hostname) = web-1 -o -e /out/may ]; do sleep 0.1; done; \
+        hostname >/var/www/html/index.html; nginx; \
+        trap 'touch /out/told-$(hostname); sleep 1; exit' TERM; while :; do sleep 600 & wait; done";
+    let old = "hostname >/var/www/html/index.html; exec nginx -g 'daemon off;'";
+    let text = site(image, port, "1").replace(old, command);
+    let text = text.replace("publish", "volume = [\"./out:/out\"]\npublish");
+    lab.file(&text);
+    lab.world.person.dir(&format!("{}/out", lab.dir.display()));
+    lab.cluster("up", &["-d"]).ok();
+    let file = lab.dir.join("lab.toml").display().to_string();
+    let scale = |count: &str| {
+        let mut command = lab.command(&["cluster", "scale", "-f", &file, count]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().expect("coracle")
+    };
+    let killed_after = |count: &str, mark: &str| {
+        let path = lab.dir.join("out").join(mark);
+        let _ = std::fs::remove_file(&path);
+        let mut child = scale(count);
+        let is_there = until(LONG, || path.exists().then_some(()));
+        child.kill().expect("a kill");
+        child.wait().expect("its end");
+        assert!(is_there.is_some(), "{mark} is not there");
+    };
+
+    killed_after("web=2", "begun-web-2");
+    let mut next = scale("web=2");
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(next.try_wait().expect("a child"), None, "it does not wait for web-2");
+    lab.world.person.file(&lab.dir.join("out/may"), "");
+    assert!(next.wait().expect("its end").success());
+    answered_by(port, &["web-1", "web-2"]);
+
+    killed_after("web=1", "told-web-2");
+    lab.cluster("scale", &["web=2"]).ok();
+    // What was told to stop would have ended then.
+    std::thread::sleep(Duration::from_millis(1500));
+    answered_by(port, &["web-1", "web-2"]);
+
+    killed_after("web=1", "told-web-2");
+    lab.file(&text.replace("replicas = 1", "replicas = 2"));
+    lab.cluster("up", &["-d"]).ok();
+    std::thread::sleep(Duration::from_millis(1500));
+    answered_by(port, &["web-1", "web-2"]);
+    lab.cluster("down", &[]).ok();
+    Ok(())
+}
+
 /// New containers take the place of the old ones, and no request is lost; where a new one does not
 /// become ready, the old ones stay.
 fn replaced(lab: &Lab<'_>) -> Outcome {
@@ -306,6 +361,10 @@ fn replaced(lab: &Lab<'_>) -> Outcome {
     });
     answered_by(port, &["new-web-1", "new-web-2"]);
     let word = || lab.run(&["exec", "site-tool-1", "cat", "/tmp/word"]).ok().out();
+    assert_eq!(word(), "second\n");
+    // As a `replace` leaves it that was killed when it had stopped the old one.
+    lab.run(&["stop", "site-tool-1"]).ok();
+    lab.cluster("replace", &["tool"]).ok();
     assert_eq!(word(), "second\n");
 
     lab.file(&format!(

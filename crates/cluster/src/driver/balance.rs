@@ -63,13 +63,19 @@ fn servers_on(cluster: &str, service: &str, host: &dyn Host) -> Result<Servers> 
     if running.is_empty() {
         return Ok(found);
     }
-    let format = "{{.Name}} {{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
+    let format = "{{.Name}} {{.State.StoppedByUser}} \
+                  {{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
     let mut inspect = words(&["container", "inspect", "--format", format]);
     inspect.extend(running.into_iter().map(|one| one.name));
     // One that has ended meanwhile has no address, and one that is gone no line.
     let done = host.run(&inspect)?;
     for line in done.text().lines() {
-        let Some((name, address)) = line.split_once(' ') else { continue };
+        let mut cells = line.splitn(3, ' ');
+        // One whose end somebody has asked for takes no more requests.
+        let (Some(name), Some("false"), Some(address)) = (cells.next(), cells.next(), cells.next())
+        else {
+            continue;
+        };
         let name = short(name.trim_start_matches('/'));
         match address.trim().parse() {
             Ok(address) => found.running.push(Server { name, address }),
@@ -132,7 +138,11 @@ fn give_one(
     let put =
         |servers: &[Server]| host.put(one.file.as_ref(), 0o644, front.text(servers).as_bytes());
     if !runs(host, one)? {
-        return put(&servers.running);
+        put(&servers.running)?;
+        // One that has begun meanwhile may have read the file before.
+        if !runs(host, one)? {
+            return Ok(());
+        }
     }
     let mut admin = Admin::of(one, host);
     let mut known = Vec::new();
@@ -172,7 +182,25 @@ fn give_one(
             }
         }
     }
-    remove(&mut admin, balanced, &gone, (balanced.drain, asked))
+    remove(&mut admin, balanced, &gone, (balanced.drain, asked))?;
+    has_all(&mut admin, balanced, (one, &wanted))
+}
+
+/// Looks whether a balancer has all servers in the end. One that was started again after it was
+/// asked what it knows may have read the file of before.
+fn has_all(
+    admin: &mut Admin<'_>,
+    balanced: &Balanced,
+    (one, wanted): (&Balancer, &[Server]),
+) -> Result<()> {
+    for port in &balanced.front.ports {
+        let found = admin.servers(&balanced.front.proxy(*port))?;
+        let takes = |server: &&Server| found.iter().any(|one| one.takes && one.server == **server);
+        if let Some(server) = wanted.iter().find(|server| !takes(server)) {
+            return Err(Error::new(format!("{} does not know {}", one.container, server.name)));
+        }
+    }
+    Ok(())
 }
 
 /// Takes servers from a balancer, which have so long to end what they are at.

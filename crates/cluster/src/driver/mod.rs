@@ -2,13 +2,14 @@
 //!
 //! Every step is a command of Coracle on a [`Host`], and looks first whether its work is done
 //! already. So `up` after a killed `up` goes on, and nothing is remembered beside what the
-//! commands leave, containers and a network with the cluster's label, and where other hosts and
-//! their stores are (`reach`). `down` removes these.
+//! commands leave, containers and a network with the cluster's label, which containers are not
+//! ready yet (`begun`), and where other hosts and their stores are (`reach`). `down` removes these.
 
 mod admin;
 mod archive;
 mod at;
 mod balance;
+mod begun;
 mod configuration;
 mod copy;
 mod doors;
@@ -41,7 +42,7 @@ use containers::Session;
 use crate::error::{Error, Result};
 use crate::place::{self, Place};
 use crate::plan::{Act, Plan, Site, Step};
-use crate::spec::{Spec, units};
+use crate::spec::{Service, Spec, units};
 
 pub use copy::{Copies, Inside};
 use doors::Doors;
@@ -211,6 +212,11 @@ pub fn start(
     }
     configuration::configure(spec, (&hosts, &sites), (setting, place.path()))?;
     let mut is_new = false;
+    let kept = (place.path(), hosts.driver());
+    let numbers = |service: &Service| (1..=service.replicas.first()).collect::<Vec<u32>>();
+    for service in &spec.services {
+        begun::add(kept, &service.name, &numbers(service))?;
+    }
     let phases = Phases { plan: &plan, hosts: &hosts, sites: &sites, kept: place.path(), watcher };
     for phase in &plan.phases {
         if matches!(phase.steps[..], [Step { act: Act::Run { .. } | Act::Ranks(_), .. }]) {
@@ -230,6 +236,7 @@ pub fn start(
         }
     }
     for service in &spec.services {
+        begun::take(kept, &service.name, &numbers(service))?;
         if let Some(text) = crate::plan::balance::clients(spec, &sites, service) {
             watcher.note(&text);
         }

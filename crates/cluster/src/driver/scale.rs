@@ -1,8 +1,10 @@
 //! More or fewer containers of a service in a cluster that is up, and new ones in their place.
 //!
 //! The containers of a service are counted from 1, without gaps where all hosts answer: new ones
-//! have the next numbers, and the last ones go first. Nothing is remembered beside the containers.
+//! have the next numbers, and the last ones go first. Nothing is remembered beside the containers
+//! but which of them were begun and are not ready yet ([`begun`]).
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::at::words;
@@ -10,7 +12,7 @@ use super::balance::{Asked, Servers};
 use super::hosts::{Hosts, failed};
 use super::member::{among, members, not_up};
 use super::phases::Phases;
-use super::{Container, INTERRUPTED, Setting, Watcher, balance, configuration, status};
+use super::{Container, INTERRUPTED, Setting, Watcher, balance, begun, configuration, status};
 use crate::error::{Error, Result};
 use crate::parts::Part;
 use crate::place::Place;
@@ -19,6 +21,8 @@ use crate::spec::{BatchKind, Replicas, Service, Spec};
 
 /// So many containers are started or ended at once: each takes memory and processors meanwhile.
 const AT_ONCE: usize = 16;
+/// The states of containers that have not ended.
+const GOES_ON: [&str; 3] = ["running", "restarting", "paused"];
 /// What the name of a container has at its end while another one takes its place.
 const OLD: &str = "-old";
 
@@ -196,11 +200,13 @@ impl<'a> Changing<'a> {
         Self { spec, phases: Phases { plan, hosts, sites, kept, watcher } }
     }
 
-    /// The containers of a service that run or are started again, each with its number.
+    /// The containers of a service that run or are started again, each with its number. One that a
+    /// killed driver has told to stop still runs, but ends soon: it is none of them.
     pub(super) fn containers(&self, service: &Service) -> Result<Vec<(u32, Container)>> {
-        let all = self.all(service)?.into_iter();
-        let goes_on = |one: &Container| ["running", "restarting", "paused"].contains(&&*one.state);
-        let mut found: Vec<(u32, Container)> = all.filter(|(_, one)| goes_on(one)).collect();
+        let mut found = self.all(service)?;
+        found.retain(|(_, one)| GOES_ON.contains(&&*one.state));
+        let stopped = self.stopped(&found)?;
+        found.retain(|(_, one)| !stopped.contains(&one.name));
         found.sort_by_key(|(number, _)| *number);
         Ok(found)
     }
@@ -218,6 +224,12 @@ impl<'a> Changing<'a> {
             Some((number, one))
         });
         numbered.collect()
+    }
+
+    /// The names of those whose end somebody has asked for.
+    fn stopped(&self, found: &[(u32, Container)]) -> Result<BTreeSet<String>> {
+        let found: Vec<Container> = found.iter().map(|(_, one)| one.clone()).collect();
+        status::stopped(&found, self.phases.hosts)
     }
 
     /// Has the balancers of a service know its containers, and ends what a killed driver has left.
@@ -241,6 +253,7 @@ impl<'a> Changing<'a> {
         if !missing.is_empty() {
             plan::room::check(self.spec, self.phases.sites, Some((service, &wanted)))?;
         }
+        self.see_begun(service, &there, &wanted)?;
         self.grow(service, &missing)?;
         // A command of a driver that was killed may have started one meanwhile.
         let mut gone = self.all(service)?;
@@ -292,16 +305,38 @@ impl<'a> Changing<'a> {
     /// Starts containers of these numbers, and has the balancers know them when they are ready.
     fn grow(&self, service: &Service, numbers: &[u32]) -> Result<()> {
         for some in numbers.chunks(AT_ONCE) {
-            let all: Vec<(&Service, u32)> = some.iter().map(|number| (service, *number)).collect();
-            for phase in plan::replicas(self.spec, self.phases.sites, &all) {
-                if let Err(error) = self.phases.carry_out(&phase) {
-                    self.remove_new(service, some);
-                    return Err(error);
-                }
+            if let Err(error) = self.begin(service, some) {
+                self.remove_new(service, some);
+                return Err(error);
             }
             self.tell_balancers(service, |_| true)?;
         }
         Ok(())
+    }
+
+    /// Starts those of containers of these numbers that do not run, and waits until all are ready.
+    fn begin(&self, service: &Service, numbers: &[u32]) -> Result<()> {
+        let kept = (self.phases.kept, self.phases.hosts.driver());
+        begun::add(kept, &service.name, numbers)?;
+        let all: Vec<(&Service, u32)> = numbers.iter().map(|number| (service, *number)).collect();
+        for phase in plan::replicas(self.spec, self.phases.sites, &all) {
+            self.phases.carry_out(&phase)?;
+        }
+        begun::take(kept, &service.name, numbers)
+    }
+
+    /// Waits until those are ready that a driver has begun which was killed then. One that does not
+    /// become ready stays: it may have been there before, and only was looked at.
+    fn see_begun(
+        &self,
+        service: &Service,
+        there: &[(u32, Container)],
+        wanted: &[u32],
+    ) -> Result<()> {
+        let mut begun = begun::read(self.phases.kept, &service.name);
+        begun.retain(|number| wanted.contains(number));
+        begun.retain(|number| there.iter().any(|(other, _)| other == number));
+        begun.chunks(AT_ONCE).try_for_each(|some| self.begin(service, some))
     }
 
     /// Starts those of these containers that are not there. Returns the numbers of those that do
@@ -392,10 +427,11 @@ impl<'a> Changing<'a> {
 
     fn replace(&self, service: &Service) -> Result<()> {
         self.mend(service)?;
-        let there = self.containers(service)?;
         if service.balance.is_none() {
+            let there = self.exchanged(service)?;
             return there.iter().try_for_each(|one| self.exchange(service, one));
         }
+        let there = self.containers(service)?;
         let extra = there.last().map_or(1, |(number, _)| number + 1);
         self.grow(service, &[extra])?;
         let replaced = there.iter().try_for_each(|one| {
@@ -410,6 +446,16 @@ impl<'a> Changing<'a> {
         let all = self.containers(service)?;
         let last: Vec<_> = all.into_iter().filter(|(number, _)| *number == extra).collect();
         self.shrink(service, &last)
+    }
+
+    /// The containers that new ones take the place of: those that go on, and those that have ended
+    /// because a driver has stopped them for that, and was killed then.
+    fn exchanged(&self, service: &Service) -> Result<Vec<(u32, Container)>> {
+        let mut all = self.all(service)?;
+        let stopped = self.stopped(&all)?;
+        all.retain(|(_, one)| GOES_ON.contains(&&*one.state) || stopped.contains(&one.name));
+        all.sort_by_key(|(number, _)| *number);
+        Ok(all)
     }
 
     /// Stops a container and starts a new one of its number; if that does not become ready the old

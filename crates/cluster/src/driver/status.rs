@@ -1,7 +1,10 @@
 //! What there is of a cluster.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
+use super::at::words;
 use super::hosts::{Host, Hosts, Lost, failed};
 use crate::error::{Error, Result};
 use crate::plan::{LABEL, NODE_LABEL, SERVICE_LABEL};
@@ -91,6 +94,29 @@ fn remove_passing_on(cluster: &str, host: &dyn Host) -> Result<()> {
         return Ok(());
     }
     Err(failed(format!("what an earlier driver has left on {}", host.name()), &words, &done))
+}
+
+/// Those of containers whose end somebody has asked for, by name: by 'stop', or with a removal. The
+/// state of such a one may be `running` for a while yet.
+///
+/// # Errors
+/// If they cannot be asked for.
+pub(super) fn stopped(containers: &[Container], hosts: &Hosts) -> Result<BTreeSet<String>> {
+    let on = |host: &dyn Host| -> Result<BTreeSet<String>> {
+        let own = containers.iter().filter(|one| one.host == host.name());
+        let own: Vec<String> = own.map(|one| one.name.clone()).collect();
+        if own.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let format = "{{.Name}} {{.State.StoppedByUser}}";
+        let inspect = words(&["container", "inspect", "--format", format]);
+        // One that is gone by now has no line.
+        let done = host.run(&[inspect, own].concat())?.text();
+        let names = done.lines().filter_map(|line| line.strip_suffix(" true"));
+        Ok(names.map(|name| name.trim_start_matches('/').to_owned()).collect())
+    };
+    let all: Result<Vec<_>> = hosts.each(on).into_iter().collect();
+    Ok(all?.into_iter().flatten().collect())
 }
 
 /// The containers of a cluster on one host.

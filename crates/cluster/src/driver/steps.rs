@@ -56,12 +56,20 @@ fn state(container: &str, host: &dyn Host) -> Result<Option<String>> {
     Ok(done.is_good().then(|| done.text()))
 }
 
+/// Whether a container runs, and nobody has asked for its end: what a killed driver has told to
+/// stop ends behind the back of the next one.
+fn goes_on(container: &str, host: &dyn Host) -> Result<bool> {
+    let format = "{{.State.Status}} {{.State.StoppedByUser}}";
+    let done = host.run(&words(&["container", "inspect", "--format", format, container]))?;
+    Ok(done.is_good() && done.text() == "running false")
+}
+
 fn start(at: &At<'_>, container: &str, run: &[String]) -> Result<bool> {
     if is_own(at.plan, "container", container, at.host)? {
-        if state(container, at.host)?.is_some_and(|state| state.starts_with("running")) {
+        if goes_on(container, at.host)? {
             return Ok(false);
         }
-        // One that has ended, or was never started.
+        // One that ends or has ended, or was never started.
         let remove = words(&["rm", "-f", container]);
         let done = at.run(&remove)?;
         if !done.is_good() {

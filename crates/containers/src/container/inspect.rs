@@ -133,6 +133,8 @@ fn state_of(container: &ContainerDir) -> Result<(Value, Option<u32>)> {
         "Error": reason,
         "StartedAt": started,
         "FinishedAt": if kept.finished.is_empty() { NEVER } else { &kept.finished },
+        // As Podman has it.
+        "StoppedByUser": state::stop_requested(&path),
         "Health": Value::Null,
     });
     Ok((state, process))

@@ -398,7 +398,9 @@ pub(crate) fn set_stop_requested(dir: &Path, requested: bool) {
     set_marker(&dir.join(STOPPED), requested);
 }
 
-pub(crate) fn stop_requested(dir: &Path) -> bool {
+/// Whether a user asked for the end of the container's last run. One that still runs ends soon,
+/// also where the command that asked for it was killed.
+pub fn stop_requested(dir: &Path) -> bool {
     dir.join(STOPPED).exists()
 }
 
