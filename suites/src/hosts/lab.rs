@@ -12,6 +12,7 @@ use testkit::hosts::{Hosts, lives_there};
 use testkit::person::Person;
 use testkit::scratch::Scratch;
 use testkit::skip::{Outcome, Skip, need_program};
+use testkit::ssh::QUICK_EXCHANGE;
 use testkit::users::Setting;
 
 use crate::hosts::registry::Registry;
@@ -152,6 +153,7 @@ impl Lab {
         let (at, home) = (self.shared.display(), self.people[host].home.display());
         let text = format!(
             "Port {PORT}\nHostKey {at}/host\nPidFile none\nUsePAM no\nStrictModes no\n\
+             KexAlgorithms {QUICK_EXCHANGE}\n\
              AuthorizedKeysFile {at}/authorized\nPasswordAuthentication yes\n\
              KbdInteractiveAuthentication no\nSetEnv HOME={home}\n"
         );

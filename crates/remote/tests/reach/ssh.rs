@@ -13,6 +13,7 @@ use remote::launcher::{Cause, Launcher, Way, control_directory};
 use remote::wire::messages::{Ended, Start};
 use testkit::harness::Suite;
 use testkit::skip::{Outcome, Skip, need_program};
+use testkit::ssh::QUICK_EXCHANGE;
 
 use crate::{Kit, PICKY, eventually, is_mounted, lives, open, soon, visitor};
 
@@ -56,7 +57,8 @@ impl Server {
         let text = format!(
             "ListenAddress 127.0.0.1\nPort {port}\nHostKey {at}/host\nPidFile none\nUsePAM no\n\
              AuthorizedKeysFile {at}/authorized\nStrictModes no\nPasswordAuthentication no\n\
-             KbdInteractiveAuthentication no\nSetEnv XDG_RUNTIME_DIR={}\n{lines}\n",
+             KbdInteractiveAuthentication no\nKexAlgorithms {QUICK_EXCHANGE}\n\
+             SetEnv XDG_RUNTIME_DIR={}\n{lines}\n",
             run.display()
         );
         std::fs::write(place.join("sshd_config"), text).unwrap();
