@@ -24,6 +24,7 @@ mod slurm;
 pub mod table;
 mod tidy;
 pub mod tools;
+mod units;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,7 @@ usage: cargo xtask TASK
   tidy [--bless]     rules that a compiler does not know; --bless updates the lists of circles
                      and long lines
   lints              what the compiler and clippy warn of
+  units              all unit tests, several programs at a time
   fuzz [SECONDS | +SEED,SEED] [NAME]...
                      new sequences of system calls for so long in every engine, user and mode
   fuzz index [SECONDS]
@@ -92,6 +94,7 @@ pub fn run(words: &[String]) -> ExitCode {
         "lab" if !lab::can_run() => return ExitCode::from(ci::COULD_NOT),
         "lab" => lab::run(rest),
         "lints" => lints::run(),
+        "units" => units::run(),
         "dependencies" => dependencies::run(),
         "slurm" => return slurm::run(rest),
         slurm::HOLD => slurm::hold(rest),

@@ -288,9 +288,8 @@ fn build(_: Share) -> Vec<Command> {
 fn units(share: Share) -> Vec<Command> {
     let mut all = cargo(&["build", "--workspace", "--all-targets", "--locked", "--quiet"]);
     all.args(built::LINTED);
-    let mut tests = cargo(&["units", "--locked", "--no-fail-fast"]);
-    tests.env(built::DIRECTORY, directory()).env(share::VARIABLE, share.to_string());
-    tests.args(["--", "--show-output"]);
+    let mut tests = Command::new(std::env::current_exe().unwrap_or_default());
+    tests.arg("units").env(built::DIRECTORY, directory()).env(share::VARIABLE, share.to_string());
     vec![all, with_signals(&tests)]
 }
 
