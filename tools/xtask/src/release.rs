@@ -50,7 +50,9 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// | 12,325,112 | volumes by drivers, services and nodes without lost hosts, users of directories |
 /// | 12,441,912 | a Grid Engine whose nodes are containers: 50 kB of its own, `roxmltree` 22 |
 /// | 12,475,704 | `remote` apart from `cluster` 8 kB, its own copies of generic functions 15 |
-const LARGEST: u64 = 12_490_000;
+/// | 12,511,736 | directories that are moved while others look for them, in the view twice; what a
+/// driver that was killed has left of a service |
+const LARGEST: u64 = 12_520_000;
 
 /// The words for cargo.
 pub const BUILD: [&str; 6] = ["build", "--release", "--locked", "--package", "cli", "--quiet"];
