@@ -81,12 +81,12 @@ fn has_a_name_and_an_owner(w: &World) -> Outcome {
 }
 
 /// Who sees the program's first line may answer it with a key at once. A terminal that was not raw
-/// when the line came shows it with a second `\r`.
+/// when the line came shows it with a second `\r`. Many at once are not all served in time.
 fn raw_before_the_first_output(w: &World) -> Outcome {
-    for time in 0..5 {
-        let mut terminal = open(w, &["-it"], &["ready"]);
+    let mut terminals: Vec<_> = (0..12).map(|_| open(w, &["-it"], &["ready"])).collect();
+    for terminal in &mut terminals {
         assert_eq!(terminal.end().and_then(|status| status.code()), Some(0));
-        assert_eq!(terminal.text(), "ready\r\n", "time {time}");
+        assert_eq!(terminal.text(), "ready\r\n");
     }
     Ok(())
 }
