@@ -19,7 +19,7 @@ pub struct CallBuffers {
     /// ([`crate::calls::again`]).
     pub careful: bool,
     /// The counter of moved directories before the call was decided, where a call is decided again
-    /// that was made by a name which is no longer the right one ([`crate::calls::again`]).
+    /// that was made by a name which has become a wrong one ([`crate::calls::again`]).
     pub moves: Option<u64>,
     /// `paths`: what was found of a directory of this call's.
     pub layer: Option<(Dir, Layer)>,

@@ -206,8 +206,8 @@ pub trait Host {
         let _ = path;
         None
     }
-    /// Waits until a directory has got its other name that another process is moving. If that was
-    /// killed meanwhile, no directory is moved any more, and that is written down
+    /// Waits until another process has moved the directory that it is moving. If that process was
+    /// killed, no directory is moved any more, and that is written down
     /// ([`abi::shared::changes::Changes::moves`]).
     fn await_move(&mut self) {}
     /// `pread`.

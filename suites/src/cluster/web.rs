@@ -291,7 +291,7 @@ fn killed(lab: &Lab<'_>) -> Outcome {
     Ok(())
 }
 
-/// What a killed `scale` has begun and told to stop is none that the next one believes to be there:
+/// The next `scale` does not believe that what a killed one has begun and asked to stop is there:
 /// it waits until the former is ready, and has another one in the place of the latter.
 fn left_over(lab: &Lab<'_>) -> Outcome {
     let (image, port) = (lab.servers()?, free_port());
@@ -299,7 +299,7 @@ fn left_over(lab: &Lab<'_>) -> Outcome {
     let command = "touch /out/begun-$(hostname); \
         until [ $(hostname) = web-1 -o -e /out/may ]; do sleep 0.1; done; \
         hostname >/var/www/html/index.html; nginx; \
-        trap 'touch /out/told-$(hostname); sleep 1; exit' TERM; while :; do sleep 600 & wait; done";
+        trap 'touch /out/asked-$(hostname); sleep 1; exit' TERM; while :; do sleep 600 & wait; done";
     let old = "hostname >/var/www/html/index.html; exec nginx -g 'daemon off;'";
     let text = site(image, port, "1").replace(old, command);
     let text = text.replace("publish", "volume = [\"./out:/out\"]\npublish");
@@ -330,13 +330,13 @@ fn left_over(lab: &Lab<'_>) -> Outcome {
     assert!(next.wait().expect("its end").success());
     answered_by(port, &["web-1", "web-2"]);
 
-    killed_after("web=1", "told-web-2");
+    killed_after("web=1", "asked-web-2");
     lab.cluster("scale", &["web=2"]).ok();
-    // What was told to stop would have ended then.
+    // What was asked to stop would have ended then.
     std::thread::sleep(Duration::from_millis(1500));
     answered_by(port, &["web-1", "web-2"]);
 
-    killed_after("web=1", "told-web-2");
+    killed_after("web=1", "asked-web-2");
     lab.file(&text.replace("replicas = 1", "replicas = 2"));
     lab.cluster("up", &["-d"]).ok();
     std::thread::sleep(Duration::from_millis(1500));

@@ -9,12 +9,12 @@
 //! (`Cargo.toml` of `testkit`).
 
 use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 use testkit::built;
 
-use crate::shell::{Outcome, by_way_of, cargo, check, describe, read, target};
+use crate::shell::{Outcome, by_way_of, cargo, check, describe, messages, read, target};
 
 /// The stage lies outside the workspace.
 pub(crate) const STAGE: &str = "crates/stage/Cargo.toml";
@@ -22,7 +22,7 @@ pub(crate) const STAGE: &str = "crates/stage/Cargo.toml";
 /// Fails if there is a warning.
 pub(crate) fn run() -> Outcome {
     let mut workspace = cargo(&["build", "--workspace", "--all-targets", "--locked", "--quiet"]);
-    workspace.args(built::LINTED).args(["--message-format", "json"]);
+    workspace.args(built::LINTED);
     let warnings = warnings(&mut workspace)?;
     // The stage has no `main` of the usual kind, and so is checked as it is built: optimised,
     // without unwinding.
@@ -62,25 +62,21 @@ fn features(packages: &[&str]) -> Outcome<BTreeSet<String>> {
 
 /// Runs a build and shows its warnings; how many there are.
 fn warnings(build: &mut Command) -> Outcome<usize> {
-    let words = describe(build);
-    println!("$ {words}");
-    let output = build.stderr(Stdio::inherit()).output();
-    let output = output.map_err(|error| format!("{words}: {error}"))?;
-    let rendered = rendered(&String::from_utf8_lossy(&output.stdout));
+    println!("$ {}", describe(build));
+    let (messages, ended) = messages(build)?;
+    let rendered = rendered(&messages);
     for text in &rendered {
         println!("{text}");
     }
-    if !output.status.success() {
-        return Err(format!("{words}: {}", output.status));
-    }
+    ended?;
     Ok(rendered.len())
 }
 
-/// The texts of the warnings in what cargo tells (`--message-format json`), each once: a source is
+/// The texts of the warnings in cargo's messages, each once: a source is
 /// compiled for its crate and for the crate's tests.
-fn rendered(messages: &str) -> Vec<String> {
+fn rendered(messages: &[Value]) -> Vec<String> {
     let mut texts = Vec::new();
-    for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+    for message in messages {
         // The sum of the warnings of a crate has no place.
         let has_place = message["message"]["spans"].as_array().is_some_and(|all| !all.is_empty());
         let text = message["message"]["rendered"].as_str().filter(|_| has_place);
@@ -97,6 +93,7 @@ fn rendered(messages: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shell::parsed;
 
     #[test]
     fn a_warning_counts_once_and_a_sum_does_not() {
@@ -108,7 +105,7 @@ mod tests {
             .replace('\n', "");
         let other = r#"{"reason":"compiler-artifact","fresh":true}"#;
         let messages = [&warning, other, &warning, &sum, "text"].join("\n");
-        assert_eq!(rendered(&messages), ["warning: unused"]);
-        assert!(rendered(other).is_empty());
+        assert_eq!(rendered(&parsed(&messages)), ["warning: unused"]);
+        assert!(rendered(&parsed(other)).is_empty());
     }
 }

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 /// The result of a task; an error is a text for the user.
 pub type Outcome<T = ()> = Result<T, String>;
 
@@ -91,6 +93,20 @@ pub fn read(command: &mut Command) -> Outcome<String> {
     }
     let text = String::from_utf8_lossy(&output.stderr);
     Err(format!("{words}: {}: {}", output.status, text.trim()))
+}
+
+/// Runs cargo with `--message-format json`: its messages, and whether it has ended well.
+pub fn messages(cargo: &mut Command) -> Outcome<(Vec<Value>, Outcome)> {
+    let words = describe(cargo.args(["--message-format", "json"]));
+    let output = cargo.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("{words}: {error}"))?;
+    let (messages, status) = (parsed(&String::from_utf8_lossy(&output.stdout)), output.status);
+    Ok((messages, if status.success() { Ok(()) } else { Err(format!("{words}: {status}")) }))
+}
+
+/// The messages in what cargo has written; other lines are left out.
+pub fn parsed(text: &str) -> Vec<Value> {
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 /// Whether a program is in `PATH`.

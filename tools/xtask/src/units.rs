@@ -12,7 +12,7 @@ use std::thread;
 use serde_json::Value;
 use testkit::built;
 
-use crate::shell::{Outcome, cargo, describe, target};
+use crate::shell::{Outcome, cargo, messages, target};
 
 /// The programs that take longest, first. At the end nothing else would run beside them.
 const FIRST: [&str; 5] = ["rootfs", "batch", "hostfs", "reach", "view"];
@@ -28,17 +28,14 @@ struct Program {
     name: String,
 }
 
-/// Compiles and runs them all.
+/// Compiles and runs them all. Examples in comments are left out: there are none, and rustdoc needs
+/// seconds to see it in each crate.
 pub(crate) fn run() -> Outcome {
     let mut build = cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-run"]);
-    build.args(["--locked", "--quiet", "--message-format", "json"]).args(built::LINTED);
-    let words = describe(&build);
-    let output = build.stderr(Stdio::inherit()).output();
-    let output = output.map_err(|error| format!("{words}: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("{words}: {}", output.status));
-    }
-    let mut programs = programs(&String::from_utf8_lossy(&output.stdout));
+    build.args(["--locked", "--quiet"]).args(built::LINTED);
+    let (messages, ended) = messages(&mut build)?;
+    ended?;
+    let mut programs = programs(&messages);
     programs
         .sort_by_key(|one| FIRST.iter().position(|name| *name == one.name).unwrap_or(FIRST.len()));
     let logs = target().join("ci-logs/units");
@@ -62,11 +59,10 @@ fn next(left: &Mutex<impl Iterator<Item = Program>>) -> Option<Program> {
     left.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
-/// The programs in what cargo tells (`--message-format json`).
-fn programs(messages: &str) -> Vec<Program> {
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let tests = messages.filter(|message| message["profile"]["test"] == true);
-    tests.filter_map(|message| Program::of(&message)).collect()
+/// The programs in cargo's messages.
+fn programs(messages: &[Value]) -> Vec<Program> {
+    let tests = messages.iter().filter(|message| message["profile"]["test"] == true);
+    tests.filter_map(Program::of).collect()
 }
 
 impl Program {
@@ -118,9 +114,10 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shell::parsed;
 
     #[test]
-    fn programs_are_read_from_what_cargo_tells() {
+    fn programs_are_read_from_cargos_messages() {
         let artifact = |kind: &str, source: &str, test: bool, executable: &str| {
             format!(
                 r#"{{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml","target":{{"kind":["{kind}"],"name":"a","src_path":"/w/crates/a/{source}"}},"profile":{{"test":{test}}},"executable":{executable}}}"#
@@ -132,7 +129,7 @@ mod tests {
             artifact("test", "tests/it.rs", true, "\"/t/it-2\""),
             "no message".to_owned(),
         ];
-        let found = programs(&messages.join("\n"));
+        let found = programs(&parsed(&messages.join("\n")));
         let shown: Vec<_> = found.iter().map(|one| (&*one.source, one.file.to_str())).collect();
         assert_eq!(
             shown,

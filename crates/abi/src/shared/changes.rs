@@ -101,8 +101,8 @@ impl Changes<'_> {
     /// A number that is another one after a directory got another name. It is odd while that
     /// happens ([`is_moving`]), and after a process was killed in the middle of it.
     ///
-    /// A directory that may be in both layers is found by its name. Who has asked for the name, and
-    /// finds nothing there, knows by this number whether it had still been the right one.
+    /// A directory that may be in both layers is found by its name. A process that asked for the
+    /// name and finds nothing there sees by this number whether the name was still the right one.
     #[inline]
     pub fn moves(&self) -> u64 {
         self.moves.load(Ordering::SeqCst)

@@ -139,7 +139,7 @@ fn give_one(
         |servers: &[Server]| host.put(one.file.as_ref(), 0o644, front.text(servers).as_bytes());
     if !runs(host, one)? {
         put(&servers.running)?;
-        // One that has begun meanwhile may have read the file before.
+        // One that was started in between may have read the file before.
         if !runs(host, one)? {
             return Ok(());
         }

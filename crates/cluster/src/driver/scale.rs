@@ -201,7 +201,7 @@ impl<'a> Changing<'a> {
     }
 
     /// The containers of a service that run or are started again, each with its number. One that a
-    /// killed driver has told to stop still runs, but ends soon: it is none of them.
+    /// killed driver has asked to stop still runs, but ends soon: it is none of them.
     pub(super) fn containers(&self, service: &Service) -> Result<Vec<(u32, Container)>> {
         let mut found = self.all(service)?;
         found.retain(|(_, one)| GOES_ON.contains(&&*one.state));
@@ -228,7 +228,7 @@ impl<'a> Changing<'a> {
 
     /// The names of those whose end somebody has asked for.
     fn stopped(&self, found: &[(u32, Container)]) -> Result<BTreeSet<String>> {
-        let found: Vec<Container> = found.iter().map(|(_, one)| one.clone()).collect();
+        let found: Vec<&Container> = found.iter().map(|(_, one)| one).collect();
         status::stopped(&found, self.phases.hosts)
     }
 

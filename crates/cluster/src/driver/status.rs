@@ -101,7 +101,7 @@ fn remove_passing_on(cluster: &str, host: &dyn Host) -> Result<()> {
 ///
 /// # Errors
 /// If they cannot be asked for.
-pub(super) fn stopped(containers: &[Container], hosts: &Hosts) -> Result<BTreeSet<String>> {
+pub(super) fn stopped(containers: &[&Container], hosts: &Hosts) -> Result<BTreeSet<String>> {
     let on = |host: &dyn Host| -> Result<BTreeSet<String>> {
         let own = containers.iter().filter(|one| one.host == host.name());
         let own: Vec<String> = own.map(|one| one.name.clone()).collect();

@@ -56,8 +56,8 @@ fn state(container: &str, host: &dyn Host) -> Result<Option<String>> {
     Ok(done.is_good().then(|| done.text()))
 }
 
-/// Whether a container runs, and nobody has asked for its end: what a killed driver has told to
-/// stop ends behind the back of the next one.
+/// Whether a container runs, and its end was not asked for: what a killed driver has asked to stop
+/// may end after the next driver has looked.
 fn goes_on(container: &str, host: &dyn Host) -> Result<bool> {
     let format = "{{.State.Status}} {{.State.StoppedByUser}}";
     let done = host.run(&words(&["container", "inspect", "--format", format, container]))?;

@@ -200,9 +200,8 @@ impl<P: Process> Overlay<'_, P> {
     /// Returns true if a whiteout is known for one also at a name that the image does not have:
     /// names are asked for on disk, and the kernel does not list the directory that has them.
     fn may_have_whiteout(&self, name: &[u8]) -> Result<bool> {
-        let is_asked = self.image().changes.has_redirects();
-        let above = self.locate(parent(name).0)?;
-        Ok(is_asked && matches!(above, Located::Upper { base: Some(_) }))
+        Ok(self.image().changes.has_redirects()
+            && matches!(self.locate(parent(name).0)?, Located::Upper { base: Some(_) }))
     }
 }
 

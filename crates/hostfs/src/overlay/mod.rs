@@ -430,7 +430,7 @@ pub fn to_place<P: Process>(process: &P, text: &mut Text) -> Result<()> {
 pub fn await_move<P: Process>(process: &P) {
     if let Some(overlay) = Overlay::of(process) {
         let changes = overlay.image().changes;
-        // Without the lock there is no waiting for its holder.
+        // If the lock cannot be taken, its holder cannot be waited for.
         let _ = overlay.alone(|| {
             changes.move_ends();
             Ok(())

@@ -5,7 +5,8 @@
 //! its old name and by its new one. A process that is killed leaves the old state or the new one,
 //! and others see no other state. The exceptions: where the file system cannot leave a whiteout in
 //! the same step, both names of a file; and an empty directory in the place of a whiteout, if the
-//! container's own directory is moved there while none of the image's has another name.
+//! container's own directory is moved there while none of the image's has another name, or from
+//! a directory that is the container's alone.
 
 use super::locate::{Located, parent, split_end};
 use super::names::Name;

@@ -62,7 +62,7 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Verdi
     }
     let mut left = MOVES_MAX;
     loop {
-        let before = moves::now(context.world);
+        let before = moves::now(context.world.image.as_ref());
         // Only backends that remember directories have a call decided again that was made.
         context.buffers.moves = before.filter(|_| context.backend.plain_generation().is_some());
         let verdict = decide(context, &arguments);
@@ -71,7 +71,7 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Verdi
         if left == 0
             || !is_looked_up
             || !matches!(verdict, Verdict::Done(result) if is_missing(result))
-            || !moves::may_mislead(context.world, context.backend, before)
+            || !moves::may_mislead(context.world.image.as_ref(), context.backend, before)
         {
             return verdict;
         }
@@ -237,7 +237,7 @@ fn is_ioctl(call: &Call) -> bool {
 
 /// Checks the assumption of [`After::Unseen`], [`After::FromTree`] or [`After::ByName`]; backends
 /// call it before [`leave`]. Returns true if it was wrong: the name is a link, its file needs a
-/// rule, or a directory has been moved meanwhile. Then the effect of `result` has been undone, and
+/// rule, or a directory was moved during the call. Then the effect of `result` has been undone, and
 /// the backend calls [`enter`] again with the same call.
 pub fn again<N: Backend>(context: &mut CallContext<'_, N>, after: After, result: i64) -> bool {
     context.buffers.careful = match after {
@@ -253,7 +253,8 @@ pub fn again<N: Backend>(context: &mut CallContext<'_, N>, after: After, result:
         _ => return context.buffers.careful,
     };
     context.buffers.careful
-        || is_missing(result) && moves::may_mislead(context.world, context.backend, before)
+        || is_missing(result)
+            && moves::may_mislead(context.world.image.as_ref(), context.backend, before)
 }
 
 /// Releases what is held for the duration of a call: at its end, or if the thread was killed and

@@ -25,7 +25,6 @@ use crate::identity::{NO_FACTS, files};
 use crate::image::Image;
 use crate::text::Text;
 use crate::verdict::Verdict;
-use crate::world::World;
 use abi::layout::{Dirent, u64_at};
 use linux_raw_sys::general::{AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_RDONLY, S_IFCHR, S_IFMT, statx};
 
@@ -55,7 +54,6 @@ struct Listing<'a, 'w> {
     done: usize,
     /// Host path of the directory, as the view names it.
     place: &'a mut Text,
-    world: &'a World<'w>,
     /// The counter of moved directories before that was asked for.
     moves: Option<u64>,
 }
@@ -76,27 +74,16 @@ pub(super) fn list<N: Backend>(
     if record.is_some_and(|record| !image.changes.is_merged(record)) {
         return Ok(None);
     }
-    let CallContext { backend, buffers, world, .. } = context;
-    let Some((base, moves)) = base_of(*backend, world, (fd, &image), &mut buffers.host)? else {
+    let CallContext { backend, buffers, .. } = context;
+    let Some((base, moves)) = base_of(*backend, (fd, &image), &mut buffers.host)? else {
         return Ok(None);
     };
     let layout = layout_of(arguments);
     let (buffer, size) = (arguments.word(1), arguments.int(2) as usize);
     let is_images = record.is_some();
     let crate::CallBuffers { host, link, input, .. } = &mut **buffers;
-    let mut listing = Listing {
-        image,
-        base,
-        is_images,
-        layout,
-        fd,
-        buffer,
-        size,
-        done: 0,
-        place: host,
-        world,
-        moves,
-    };
+    let mut listing =
+        Listing { image, base, is_images, layout, fd, buffer, size, done: 0, place: host, moves };
     listing.run(*backend, link, input)?;
     Ok(Some(Verdict::Done(listing.done as i64)))
 }
@@ -105,22 +92,21 @@ pub(super) fn list<N: Backend>(
 /// how many directories had been moved before is returned, too. `None` if the kernel lists it.
 fn base_of<N: Backend>(
     host: &mut N,
-    world: &World<'_>,
     (fd, image): (i32, &Image<'_>),
     place: &mut Text,
 ) -> Result<Option<(u32, Option<u64>)>> {
     let dir = Dir::Guest(fd);
     let mut tries = 0;
     loop {
-        let before = moves::now(world);
+        let before = moves::now(Some(image));
         host.path_of(dir, place)?;
         if image.in_upper(place.as_bytes()).is_none() {
             return Ok(None);
         }
         let base = host.base_of(place.as_c_str());
         tries += 1;
-        // Where it is moved meanwhile, its path may lead nowhere, or to another directory.
-        let is_sure = tries == TRIES || !moves::may_mislead(world, host, before);
+        // If it is moved at this moment, its path may lead nowhere, or to another directory.
+        let is_sure = tries == TRIES || !moves::may_mislead(Some(image), host, before);
         match base {
             Some(base) if is_sure => return Ok(Some((base, before))),
             // Once a listing has begun here, the kernel cannot go on with it.
@@ -270,10 +256,10 @@ impl Listing<'_, '_> {
             text.push_component(name)?;
             let found = host.statx(Dir::Root, text.as_c_str(), AT_SYMLINK_NOFOLLOW, facts).is_ok();
             tries += 1;
-            if tries == TRIES || !moves::may_mislead(self.world, host, self.moves) {
+            if tries == TRIES || !moves::may_mislead(Some(&self.image), host, self.moves) {
                 return Ok(found);
             }
-            self.moves = moves::now(self.world);
+            self.moves = moves::now(Some(&self.image));
             host.path_of(Dir::Guest(self.fd), self.place)?;
         }
     }

@@ -283,8 +283,7 @@ fn build(_: Share) -> Vec<Command> {
     vec![command]
 }
 
-/// Tests run programs that are examples of their crates. Examples in comments are left out: there
-/// are none, and rustdoc needs seconds to see it in each crate.
+/// Tests run programs that are examples of their crates.
 fn units(share: Share) -> Vec<Command> {
     let mut all = cargo(&["build", "--workspace", "--all-targets", "--locked", "--quiet"]);
     all.args(built::LINTED);

@@ -4,7 +4,7 @@
 //! in `/proc/PID/exe` tells which processes live in the container. Where programs cannot be
 //! executed there (`noexec`), it is executed out of memory.
 
-use crate::engines::interpose::prepare::{Files, place_stage};
+use crate::engines::interpose::prepare::{Files, place_stage, stage_name};
 use crate::error::{Error, Result};
 use abi::boot::{BASES, start};
 use rustix::fs::{Access, AtFlags, CWD, MemfdFlags};
@@ -58,7 +58,7 @@ fn in_memory(base: u64) -> Result<StageFile> {
         doing: "put the stage into memory, since programs cannot be executed in the store".into(),
         errno: errno.into(),
     };
-    let name = format!("{NAME}{}-{base}", blobs::STAGE_MARK);
+    let name = stage_name(NAME, base);
     let file = rustix::fs::memfd_create(&*name, MemfdFlags::CLOEXEC).map_err(failed)?;
     let image = blobs::stage(base);
     let mut rest = &image[..];

@@ -546,7 +546,7 @@ pub fn place_loader(files: &Files, name: &str, program: &[u8]) -> Result<PathBuf
 /// unpacked.
 pub fn place_stage(files: &Files, beginning: &str, base: u64) -> Result<PathBuf> {
     use std::os::unix::fs::MetadataExt;
-    let name = format!("{beginning}{}-{base}", blobs::STAGE_MARK);
+    let name = stage_name(beginning, base);
     let path = files.run.join(&name);
     let whole = path.symlink_metadata().is_ok_and(|found| {
         found.is_file()
@@ -560,15 +560,15 @@ pub fn place_stage(files: &Files, beginning: &str, base: u64) -> Result<PathBuf>
     place_loader(files, &name, &blobs::stage(base))
 }
 
-/// The stage's name at its usual place in a process.
-pub fn stage_name() -> String {
-    format!("{}{}-0", crate::launch::run_files::STAGE, blobs::STAGE_MARK)
+/// The name of the stage at one of its addresses, which begins so.
+pub fn stage_name(beginning: &str, base: u64) -> String {
+    format!("{beginning}{}-{base}", blobs::STAGE_MARK)
 }
 
 /// Links the stage for all containers of an image, which is made here beside the image, into a
 /// container: to unpack it takes longer than the rest of a start's preparation.
 pub fn link_stage(beside: &Path, path: &Path) -> std::io::Result<()> {
-    let kept = beside.join(stage_name()).with_extension("file");
+    let kept = beside.join(stage_name(crate::launch::run_files::STAGE, 0)).with_extension("file");
     if std::fs::hard_link(&kept, path).is_ok() {
         return Ok(());
     }

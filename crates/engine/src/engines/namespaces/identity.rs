@@ -88,7 +88,7 @@ impl Seen {
 fn make(container: &Path, place: &Path, beside: Option<&Path>) -> std::io::Result<()> {
     std::fs::create_dir_all(place.join(TEXTS))?;
     if let Some(beside) = beside {
-        let path = place.join(prepare::stage_name());
+        let path = place.join(prepare::stage_name(crate::launch::run_files::STAGE, 0));
         if !path.exists() {
             // Where that fails, each container has its own.
             let _ = prepare::link_stage(beside, &path);

@@ -264,7 +264,7 @@ impl Scenario {
         let seen = whole(&process.machine, &layers);
         self.check(&seen, in_two_steps, &context);
         let is_moved = matches!(self.operation, Rename(..)) && seen != self.old;
-        assert!(!is_moved || moves() != before, "{context}: nobody sees the move");
+        assert!(!is_moved || moves() != before, "{context}: the move is not seen");
         await_move(&super::process(&process.machine, Some(&layers)));
         assert!(!is_moving(moves()) && (!is_moved || moves() != before), "{context}: for ever");
         if seen == self.old {

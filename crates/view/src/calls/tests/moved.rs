@@ -87,7 +87,7 @@ type Others = fn(&mut Fake);
 const OTHERS: [(bool, Others); 3] = [(false, moved), (false, moved_and_killed), (true, rename)];
 
 #[test]
-fn a_file_is_found_in_a_directory_that_is_moved_meanwhile() {
+fn a_file_is_found_in_a_directory_that_others_move() {
     for (has_begun, others) in OTHERS {
         for times in 0..3 {
             let mut bench = merged();
@@ -137,14 +137,14 @@ fn a_call_by_a_name_is_decided_again_after_a_move() {
         assert!(bench.context(|context| again(context, after, missing)), "{after:?}");
     }
     let mut bench = merged();
-    // A backend that does not ask is not told.
+    // A backend that does not remember directories does not ask again.
     let flags = N((O_RDONLY | O_DIRECTORY).into());
     let verdict = enter(&mut bench, Op::Openat, &[N(HELD as u64), T("../d"), flags, N(0)]);
     assert!(matches!(verdict, Verdict::Instead(_, After::Nothing)), "{verdict:?}");
 }
 
 #[test]
-fn a_directory_that_is_moved_meanwhile_is_listed_with_the_images_names() {
+fn a_directory_that_others_move_is_listed_with_the_images_names() {
     for (has_begun, others) in OTHERS {
         let mut bench = merged();
         if has_begun {
