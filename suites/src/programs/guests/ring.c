@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define LARGEST (1 << 20)
 
@@ -17,6 +18,22 @@ static double throw_and_catch(int rank, char *mine, char *theirs, int size, int 
         if (rank == 1) MPI_Send(mine, size, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
     }
     return (MPI_Wtime() - began) / rounds / 2 * 1e6;
+}
+
+// MPICH 4.0.2 ends its connections by UCX's TCP one after the other, and each end waits for an answer
+// of the other rank. A rank that has all answers waits in the launcher's barrier, and gives none: if
+// one comes to MPI_Finalize a second after the other, it never ends (25 of 25 runs), and on a busy
+// machine 5 of 30 runs never end by themselves. So the rank says to the launcher, as MPI_Finalize
+// does (PMI-1's "finalize"), that it ends well, and ends. Where the messages go by memory there is
+// no such wait.
+static void end_connections(void) {
+#ifdef ENDS_AT_ONCE
+    const char *launcher = getenv("PMI_FD");
+    char answer[64];
+    fflush(stdout);
+    if (launcher && dprintf(atoi(launcher), "cmd=finalize\n") > 0 && read(atoi(launcher), answer, sizeof answer) > 0) _exit(0);
+    _exit(1);
+#endif
 }
 
 int main(int count, char **words) {
@@ -50,6 +67,7 @@ int main(int count, char **words) {
         if (rank == 0 && rounds) printf("%d %.3f\n", size, best);
         else if (rank == 0) printf("%d bytes %s\n", size, wrong ? "WRONG" : "right");
     }
+    end_connections();
     MPI_Finalize();
     return 0;
 }
