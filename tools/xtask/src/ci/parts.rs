@@ -91,8 +91,9 @@ pub(super) const ALL: &[Part] = &[
     Part { megabytes: 2_500, ..part("build", Lane::Cargo, When::Code, &[], Run::Commands(build)) },
     Part {
         megabytes: 5_000,
-        ..part("units", Lane::Cargo, When::Code, BUILT, Run::Commands(units))
+        ..part("build-tests", Lane::Cargo, When::Code, &["build"], Run::Commands(build_tests))
     },
+    part("units", Lane::Cargo, When::Code, &["packages", "build-tests"], Run::Commands(units)),
     // Behind the unit tests, because it reads what their compilation warned of.
     Part { megabytes: 5_000, ..part("lints", Lane::Cargo, When::Code, &[], Run::Task(&["lints"])) },
     suite("cli", Lane::Compute, BUILT),
@@ -284,12 +285,16 @@ fn build(_: Share) -> Vec<Command> {
 }
 
 /// Tests run programs that are examples of their crates.
+fn build_tests(_: Share) -> Vec<Command> {
+    let mut command = cargo(&["build", "--workspace", "--all-targets", "--locked", "--quiet"]);
+    command.args(built::LINTED);
+    vec![command]
+}
+
 fn units(share: Share) -> Vec<Command> {
-    let mut all = cargo(&["build", "--workspace", "--all-targets", "--locked", "--quiet"]);
-    all.args(built::LINTED);
     let mut tests = Command::new(std::env::current_exe().unwrap_or_default());
     tests.arg("units").env(built::DIRECTORY, directory()).env(share::VARIABLE, share.to_string());
-    vec![all, with_signals(&tests)]
+    vec![with_signals(&tests)]
 }
 
 #[cfg(test)]
