@@ -87,10 +87,18 @@ pub fn plan(base_first: Vec<Layer>) -> Result<Plan, Error> {
 }
 
 /// The layers (base first) from the top down, without those that a layer hides entirely.
+///
+/// An image may list a layer more than once: two steps of a build that change nothing give the
+/// same empty one. It counts where it is topmost. What it holds or deletes at a path, it does
+/// there above all that was between, so where it is listed further down it shows nothing. Overlay
+/// refuses a directory that it is given twice.
 #[must_use]
 pub fn topmost_first(base_first: Vec<Layer>) -> ImageTrees {
-    let mut layers = Vec::new();
+    let mut layers: Vec<Layer> = Vec::new();
     for layer in base_first.into_iter().rev() {
+        if layers.iter().any(|above| above.directory == layer.directory) {
+            continue;
+        }
         let last = layer.meta.root_opaque;
         layers.push(layer);
         if last {

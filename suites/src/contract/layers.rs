@@ -4,9 +4,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use super::files::tar_list;
-use super::world::{Case, Container, World};
+use serde_json::json;
+use testkit::image::Image;
+use testkit::layer::Layer;
 use testkit::skip::Outcome;
+
+use super::files::tar_list;
+use super::same::with_image;
+use super::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("index_is_decided_at_creation", index_is_decided_at_creation),
@@ -14,7 +19,31 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("copies_reach_changed_directories", copies_reach_changed_directories),
     ("through_other_modes", through_other_modes),
     ("marks_of_directories_are_hidden", marks_of_directories_are_hidden),
+    ("listed_twice", listed_twice),
 ];
+
+/// An image may list one layer more than once, for example the empty one of two `WORKDIR`s.
+fn listed_twice(w: &World) -> Outcome {
+    let holds = || Layer::new().dir("d").file("d/f", 0o644, "f");
+    let deletes = || Layer::new().dir("d").whiteout("d/f");
+    let other = || Layer::new().dir("d").file("d/other", 0o644, "o");
+    let base = || Image::new().layer(testkit::guest::layer().dir("d"));
+    let empty = Layer::new;
+    let cases = [
+        (base().layer(empty()).layer(other()).layer(empty()), json!(["other"])),
+        (base().layer(holds()).layer(deletes()).layer(holds()), json!(["f"])),
+        (
+            base().layer(holds()).layer(deletes()).layer(other()).layer(holds()).layer(deletes()),
+            json!(["other"]),
+        ),
+    ];
+    for (image, expected) in cases {
+        let (w, image) = with_image(w, &image, "twice");
+        let done = w.coracle(&["run", "--rm", &w.mode(), &image, "/bin/guest", "list", "/d"]);
+        assert_eq!(super::world::json(&done), expected);
+    }
+    Ok(())
+}
 
 /// Directories of the image that get other names, in one of the container's own too, and are then
 /// changed; one with a directory that moves on; files that only get other names; a name that is

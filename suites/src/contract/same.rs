@@ -28,7 +28,7 @@ fn without_mounts(w: &World) -> Outcome {
 }
 
 /// A store of its own with an image.
-fn with_image(w: &World, image: &Image, stem: &str) -> (World, String) {
+pub(super) fn with_image(w: &World, image: &Image, stem: &str) -> (World, String) {
     let name = format!("localhost/{}:1", w.name(stem));
     let layout = w.dir(stem).join("layout");
     image.build().write_layout(&layout, &name).expect("a layout");

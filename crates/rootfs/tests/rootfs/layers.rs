@@ -210,6 +210,29 @@ fn flat(place: &Place, layers: &[rootfs::Layer], method: Method) -> rootfs::Laye
 }
 
 #[test]
+fn a_layer_that_is_listed_twice_counts_where_it_is_topmost() {
+    let place = Place::new();
+    let layer = |tar: Layer| place.apply(&tar.finish()).0;
+    let below = layer(Layer::new().file("f", 0o644, "old").file("keep", 0o644, "k"));
+    let holds = layer(Layer::new().file("f", 0o644, "new"));
+    let deletes = layer(Layer::new().whiteout("f"));
+    let empty = layer(Layer::new());
+    let tree = |layers: &[&rootfs::Layer]| {
+        let layers: Vec<_> = layers.iter().copied().cloned().collect();
+        let trees = image::topmost_first(layers.clone());
+        let lowers = trees.lowers();
+        let mut single = lowers.clone();
+        single.sort();
+        single.dedup();
+        assert_eq!(single.len(), lowers.len(), "a directory is there twice: {lowers:?}");
+        names(&flat(&place, &layers, Method::Copy).tree())
+    };
+    assert_eq!(tree(&[&below, &holds, &deletes, &holds]), ["f", "keep"]);
+    assert_eq!(tree(&[&below, &holds, &deletes, &holds, &deletes]), ["keep"]);
+    assert_eq!(tree(&[&empty, &below, &empty, &deletes, &empty]), ["keep"]);
+}
+
+#[test]
 fn a_flattened_tree_equals_its_layers() {
     let place = Place::new();
     let (base, _) = place.apply(
@@ -279,8 +302,11 @@ fn most_images_need_no_flattening() {
         panic!()
     };
     assert_eq!(trees.lowers(), [opaque.tree()]);
-    let many = vec![base.clone(); 65];
+    let many: Vec<_> = (0..65).map(|_| place.apply(&Layer::new().dir("etc").finish()).0).collect();
+    assert!(matches!(image::plan(many[1..].to_vec()).unwrap(), Plan::Ready(_)));
     assert!(matches!(image::plan(many).unwrap(), Plan::Flatten { .. }));
+    let Plan::Ready(trees) = image::plan(vec![base.clone(); 65]).unwrap() else { panic!() };
+    assert_eq!(trees.lowers(), [base.tree()]);
     let (closed, _) =
         place.apply(&Layer::new().entry(&Entry::new(b'5', "etc").mode(0o700)).finish());
     assert!(matches!(image::plan(vec![closed, plain]).unwrap(), Plan::Flatten { .. }));
