@@ -17,6 +17,7 @@ pub mod exec;
 pub mod existing;
 pub mod export;
 pub mod gpus;
+mod group;
 pub mod ids;
 pub mod image_index;
 pub mod imported;

@@ -289,10 +289,13 @@ fn hard_limits() -> Vec<u64> {
 
 /// Whether `newuidmap` can map ranges for a caller who is not root: there are some, the program is
 /// installed, set-user-id programs have their effect, and the ids exist in this user namespace (in
-/// a sandbox that maps one id neither is so).
+/// a sandbox that maps one id neither is so). It refuses a caller whose group is not his primary
+/// one (`newgrp`).
 pub fn maps_ranges(host: &Host) -> bool {
     let is_installed = |name| host.programs.find(name).is_some();
+    let caller = &host.caller;
     host.subordinate.any()
+        && caller.primary.is_none_or(|primary| primary == caller.gid)
         && is_installed("newuidmap")
         && is_installed("newgidmap")
         && ranges_can_be_mapped(&host.subordinate.uids)

@@ -65,6 +65,8 @@ pub struct Caller {
     pub home: Option<PathBuf>,
     /// Login shell.
     pub shell: Option<PathBuf>,
+    /// Primary group in the user database, which `gid` is not after `newgrp`.
+    pub primary: Option<u32>,
     /// Names of the caller's groups, as far as they were looked up.
     pub group_names: BTreeMap<u32, String>,
 }
@@ -106,6 +108,7 @@ impl Caller {
         self.name = Some(user.name);
         self.home = Some(user.home);
         self.shell = Some(user.shell);
+        self.primary = Some(user.gid);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::contract::world::{Case, Container, World};
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("root_inside", root_inside),
     ("caller_outside", caller_outside),
+    ("another_primary_group", another_primary_group),
     ("named_user", named_user),
     ("numbers", numbers),
     ("unknown_names_are_refused", unknown_names_are_refused),
@@ -40,6 +41,36 @@ fn root_inside(w: &World) -> Outcome {
 
 /// A file that root inside makes on a host directory belongs to the caller.
 fn caller_outside(w: &World) -> Outcome {
+    written_outside(w)
+}
+
+/// The store was filled by a caller with another group, as before `newgrp`: what the image has can
+/// be changed all the same, in a new container and in one that was made before.
+fn another_primary_group(w: &World) -> Outcome {
+    let one = Container::named(w, &w.name("group"));
+    let change = ["mkdir", "/data/made", ";", "write", "/data/made/x", "y", ";", "remove"];
+    let change = [&change[..], &["/data/one", ";", "read", "/data/made/x"]].concat();
+    w.coracle(&["create", &w.mode(), "--name", &one.name, &w.image]).ok();
+    let other = w.in_group(w.user.gid + 70_000);
+    assert_eq!(other.guest(&[], &change).ok().out(), "y");
+    // Another store, which was filled under the new group.
+    let home = w.dir("group");
+    std::os::unix::fs::chown(&home, None, Some(other.user.gid)).expect("its group");
+    let new = other.at(&home);
+    let layout = home.join("layout");
+    testkit::guest::image().build().write_layout(&layout, "localhost/new:1").expect("a layout");
+    new.coracle(&["load", "-q", "-i", &layout.display().to_string()]).ok();
+    let words = [&["run", "--rm", &new.mode(), "localhost/new:1", "/bin/guest"], &change[..]];
+    assert_eq!(new.coracle(&words.concat()).ok().out(), "y");
+    if w.engine == "R1" {
+        testkit::skip!("a runtime of the host's mounts what the container was made with");
+    }
+    let words = [&["run", &one.name, "/bin/guest"], &change[..]].concat();
+    assert_eq!(other.coracle(&words).ok().out(), "y");
+    written_outside(&other)
+}
+
+fn written_outside(w: &World) -> Outcome {
     use std::os::unix::fs::MetadataExt as _;
     let dir = w.dir("owner");
     let bind = format!("{}:/m", dir.display());

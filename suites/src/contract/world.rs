@@ -202,6 +202,12 @@ impl World {
         Self { home: home.to_owned(), ..self.clone_parts() }
     }
 
+    /// The same user and store with another primary group.
+    pub(crate) fn in_group(&self, gid: u32) -> Self {
+        let parts = self.clone_parts();
+        Self { user: User { gid, ..self.user.clone() }, ..parts }
+    }
+
     /// Gets the test image into the store.
     pub(crate) fn fetch(&self, scratch: &Path) -> Result<(), String> {
         let done = if self.registry.is_some() {

@@ -25,6 +25,7 @@ use net::{
 };
 use store::{ContainerDir, Store};
 
+use super::group;
 use super::record::{self, Record};
 use crate::error::{Error, Result};
 use crate::request::{networks, ports};
@@ -370,6 +371,9 @@ pub(super) fn host_name(container: &ContainerDir) -> Option<String> {
 /// The facts that matter to a container.
 pub fn facts(session: &Session, config: &ContainerConfig) -> Facts {
     let mut facts = Facts::of(session.host(), &session.probing(), config);
+    if facts.no_overlay.is_none() {
+        facts.no_overlay = group::foreign(session, config, &facts);
+    }
     let named = &config.network.networks;
     facts.internal_networks = !named.is_empty()
         && find(session, named)

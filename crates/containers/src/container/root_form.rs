@@ -15,7 +15,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use store::{BeginTree, Cached, Image, Staging, Store};
 
 use super::record::{Record, RootForm};
-use super::{ids, inode_log, networks};
+use super::{group, ids, inode_log, networks};
 use crate::error::{Error, Result};
 use crate::images::find;
 use crate::images::pull::{self, Road};
@@ -48,7 +48,10 @@ fn with_mounts(
     config: &ContainerConfig,
     layers: &[Layer],
 ) -> Result<RootForm> {
-    let driver = driver(session, store);
+    let has_one_group =
+        group::foreign(session, config, &Facts::of(session.host(), &session.probing(), config))
+            .is_none();
+    let driver = driver_if(session, store, has_one_group);
     let mut form = RootForm { driver: Some(driver), ..RootForm::default() };
     if driver.is_stacked()
         && let rootfs::Plan::Flatten { layers, why } = rootfs::image::plan(layers.to_vec())?
@@ -128,6 +131,11 @@ fn is_for_plain(session: &Session, config: &ContainerConfig) -> bool {
 
 /// The way of making roots that host and store allow.
 pub fn driver(session: &Session, store: &Store) -> Driver {
+    driver_if(session, store, true)
+}
+
+/// The same where the image may forbid an overlay.
+fn driver_if(session: &Session, store: &Store, may_overlay: bool) -> Driver {
     let (host, abilities) = (session.host(), store.abilities());
     let overlay = match &host.overlay.kernel {
         host::Trial::Works { .. } => true,
@@ -138,7 +146,7 @@ pub fn driver(session: &Session, store: &Store) -> Driver {
         }
     };
     let facts = drivers::Facts {
-        overlay,
+        overlay: overlay && may_overlay,
         fuse_overlay: false,
         user_xattr: abilities.user_xattr,
         whiteout: abilities.whiteout,
