@@ -44,6 +44,8 @@ pub struct Dialect {
     pub runs_alone: bool,
     /// `--volumes-from` has no effect.
     pub ignores_volumes_from: bool,
+    /// A path that an image declares as a volume is a directory like others.
+    pub ignores_image_volumes: bool,
     /// `inspect -p` gives a container a whole tree on disk.
     pub shows_whole_tree: bool,
     /// `rmi` removes an image that containers use. They keep its layers.

@@ -49,6 +49,7 @@ pub fn dialect(settings: &settings::Settings, home: Option<&Path>) -> Dialect {
         keeps_input: true,
         runs_alone: true,
         ignores_volumes_from: true,
+        ignores_image_volumes: true,
         shows_whole_tree: true,
         removes_used_images: true,
         keeps_unusable_modes: true,

@@ -160,6 +160,8 @@ pub struct MountSpec {
     /// Make the host directory if it is missing (Docker's `-v`, not `--mount`). The caller of the
     /// engine does that.
     pub create_source: bool,
+    /// The volume was made for this container, which did not name it.
+    pub unnamed: bool,
 }
 
 /// `--device HOST[:INSIDE[:rwm]]`.

@@ -45,6 +45,7 @@ mod status;
 mod streams;
 mod terminals;
 mod users;
+mod volumes;
 mod world;
 
 use std::process::ExitCode;
@@ -59,6 +60,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("env", environment::CASES),
     ("users", users::CASES),
     ("mounts", mounts::CASES),
+    ("volumes", volumes::CASES),
     ("drivers", drivers::CASES),
     ("devices", devices::CASES),
     ("streams", streams::CASES),
@@ -125,8 +127,10 @@ const WITHOUT_FILTERS: [&str; 15] = [
 
 /// Groups for a runtime of the host: those that test what it does instead of N1. The rest is the
 /// code of N1 and P1.
-const BY_RUNTIME: [&str; 10] =
-    ["status", "tty", "users", "mounts", "devices", "streams", "exec", "isolate", "removal", "own"];
+const BY_RUNTIME: [&str; 12] = [
+    "status", "tty", "users", "mounts", "volumes", "devices", "streams", "exec", "layers",
+    "isolate", "removal", "own",
+];
 
 /// True if a group is skipped for a mode of the host's runtime.
 fn is_repetition(world: &World, group: &str) -> bool {

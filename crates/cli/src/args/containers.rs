@@ -55,7 +55,7 @@ pub(crate) struct RmArgs {
     /// Stop a container that runs, by SIGKILL
     #[arg(short, long)]
     pub force: bool,
-    /// Accepted for Docker's sake: containers have no anonymous volumes
+    /// Remove its anonymous volumes too, which are kept otherwise
     #[arg(short, long)]
     pub volumes: bool,
     /// Remove every container

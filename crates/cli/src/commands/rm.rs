@@ -1,6 +1,6 @@
 //! `rm`.
 
-use containers::container::removal::{self, RemoveRequest};
+use containers::container::removal::{self, RemoveRequest, Unnamed};
 use containers::container::{control, record};
 
 use crate::args::containers::RmArgs;
@@ -15,7 +15,8 @@ pub(crate) fn run(context: &Context, args: &RmArgs) -> Result<Exit, Report> {
     if args.all {
         names.extend(control::every_id(session)?);
     }
-    let request = RemoveRequest { force: args.force };
+    let unnamed = if args.volumes { Unnamed::Remove } else { Unnamed::Keep };
+    let request = RemoveRequest { force: args.force, unnamed };
     let ended = super::each(&names, |name| {
         if let Some(host) = &args.host_is_gone
             && let Some(container) = record::find_some(session, name)?

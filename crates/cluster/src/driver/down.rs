@@ -33,7 +33,7 @@ fn down_here(cluster: &str, host: &dyn Host) -> Result<usize> {
     if !names.is_empty() {
         // Those that have ended meanwhile are no matter.
         host.run(&with(&["stop"], &names))?;
-        let remove = with(&["rm", "-f"], &names);
+        let remove = with(&["rm", "-f", "-v"], &names);
         let done = host.run(&remove)?;
         if !status::on(cluster, host)?.is_empty() {
             return Err(failed(format!("cluster {cluster} is not gone"), &remove, &done));

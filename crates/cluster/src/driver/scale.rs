@@ -408,7 +408,7 @@ impl<'a> Changing<'a> {
     fn remove(&self, containers: &[Container]) -> Result<()> {
         let remove = |container: &Container| {
             self.on_host(container, &["stop", &container.name])?;
-            self.on_host(container, &["rm", "-f", &container.name])
+            self.on_host(container, &["rm", "-f", "-v", &container.name])
         };
         for some in containers.chunks(AT_ONCE) {
             let done = super::hosts::at_once(some.iter(), remove);

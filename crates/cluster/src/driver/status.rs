@@ -87,7 +87,7 @@ fn remove_passing_on(cluster: &str, host: &dyn Host) -> Result<()> {
     if names.is_empty() {
         return Ok(());
     }
-    let words = [vec!["rm".to_owned(), "-f".to_owned()], names].concat();
+    let words = [vec!["rm".to_owned(), "-f".to_owned(), "-v".to_owned()], names].concat();
     let done = host.run(&words)?;
     // One that is being removed by its own command is gone as well.
     if on(cluster, host)?.iter().all(|one| !one.role.is_empty()) {

@@ -70,7 +70,7 @@ fn start(at: &At<'_>, container: &str, run: &[String]) -> Result<bool> {
             return Ok(false);
         }
         // One that ends or has ended, or was never started.
-        let remove = words(&["rm", "-f", container]);
+        let remove = words(&["rm", "-f", "-v", container]);
         let done = at.run(&remove)?;
         if !done.is_good() {
             return Err(failed(container, &remove, &done));

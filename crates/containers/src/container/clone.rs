@@ -49,7 +49,7 @@ pub fn clone(session: &Session, name: &str, new_name: Option<&str>) -> Result<Co
         })
     });
     if let Err(error) = copied.and_then(|_| session.cancel().check()) {
-        let _ = removal::remove_idle(session, &copy);
+        let _ = removal::remove_idle(session, &copy, removal::Unnamed::Keep);
         return Err(error.within(format!("cannot copy {name}")));
     }
     if has_upper {

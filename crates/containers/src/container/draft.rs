@@ -18,7 +18,7 @@ use crate::config::{IdMapping, Settings};
 use crate::error::{Error, Result};
 use crate::path;
 use crate::request::environment::{self, Change};
-use crate::request::mounts::MountRequest;
+use crate::request::mounts::{self, MountRequest};
 use crate::request::{
     ContainerRequest, FileRequest, LogRequest, NetworkRequest, SecurityOption, SecurityRequest,
     VolumesFrom, command_line, options,
@@ -96,6 +96,7 @@ pub fn draft(
         strict: *strict,
         ..ContainerConfig::default()
     };
+    let declared = image.as_ref().map(|(_, image)| *image);
     // A container that exists has them, and keeps its user unless another is named.
     let names_user = image.is_some() || process.user.is_some();
     let empty = Vec::new();
@@ -120,8 +121,27 @@ pub fn draft(
     if names_user && session.dialect().names_user {
         super::naming::name_user(session, &mut config);
     }
-    let mounts = mounts(session, files)?;
+    let mut mounts = mounts(session, files)?;
+    if let Some(image) = declared
+        && !session.dialect().ignores_image_volumes
+    {
+        declare(&mut mounts, image.volumes())?;
+    }
     Ok(Draft { config, mounts })
+}
+
+/// Adds a volume without a name at each path that the image declares (`VOLUME`), unless something
+/// is mounted there already.
+fn declare(mounts: &mut Vec<MountRequest>, paths: &[String]) -> Result<()> {
+    for path in paths {
+        let declared = mounts::declared(path).map_err(|why| {
+            Error::invalid(format!("the image declares a volume at {path}: {why}"))
+        })?;
+        if !mounts.iter().any(|known| known.spec.target == declared.spec.target) {
+            mounts.push(declared);
+        }
+    }
+    Ok(())
 }
 
 /// The network. Who publishes a port and names no network means a private one: on the host's there
@@ -330,7 +350,7 @@ fn mounts(session: &Session, files: &FileRequest) -> Result<Vec<MountRequest>> {
 /// A path of the host's at the same place.
 fn bind(path: PathBuf, read_only: bool) -> MountRequest {
     let spec = MountSpec { source: path.clone(), target: path, read_only, ..MountSpec::default() };
-    MountRequest { spec, no_copy: false, anonymous: false }
+    MountRequest { spec, no_copy: false }
 }
 
 /// What `--x11` shows of the host, where it exists.
@@ -362,7 +382,7 @@ fn volumes_from(session: &Session, from: &VolumesFrom) -> Result<Vec<MountReques
     let lasting = record.config.mounts.into_iter().filter(|mount| mount.kind != MountKind::Tmpfs);
     let request = |mut spec: MountSpec| {
         spec.read_only |= from.read_only;
-        MountRequest { spec, no_copy: true, anonymous: false }
+        MountRequest { spec, no_copy: true }
     };
     Ok(lasting.map(request).collect())
 }

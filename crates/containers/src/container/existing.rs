@@ -7,7 +7,7 @@
 //! does not compile until it has one of these meanings.
 
 use engine::plan::Overrides;
-use engine::spec::{DnsSpec, Limits, MountKind, NetworkMode};
+use engine::spec::{DnsSpec, Limits, NetworkMode};
 use store::ContainerDir;
 
 use super::record::Record;
@@ -31,8 +31,7 @@ pub fn adapted(
         ignore_config(session, &mut record);
     }
     let draft = draft::draft(session, request, None, &request.command)?;
-    let is_anonymous = |mount: &MountKind, anonymous| *mount == MountKind::Volume && anonymous;
-    if draft.mounts.iter().any(|mount| is_anonymous(&mount.spec.kind, mount.anonymous)) {
+    if draft.mounts.iter().any(|mount| mount.spec.unnamed) {
         return Err(Error::invalid("an unnamed volume can only be given to a new container")
             .with_hint("give it a name: -v NAME:PATH"));
     }

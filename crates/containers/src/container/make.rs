@@ -63,7 +63,7 @@ pub fn make(session: &Session, request: &ContainerRequest) -> Result<(Made, Reco
     let container = write(session, request, &mut record)?;
     if let Err(error) = fill(session, request.record.remove, &record, &container, &fresh) {
         // A container without its volumes' content is incomplete.
-        let _ = removal::remove_idle(session, &container);
+        let _ = removal::remove_idle(session, &container, removal::Unnamed::Remove);
         return Err(error);
     }
     if !request.record.remove {
@@ -89,7 +89,7 @@ pub fn create(
         && let Some(old) = record::named(session, name)?
     {
         removal::check_protection(&old)?;
-        if !removal::remove_idle(session, &old)? {
+        if !removal::remove_idle(session, &old, removal::Unnamed::Keep)? {
             return Err(running::running(&old));
         }
     }

@@ -174,7 +174,7 @@ pub fn is_rank(host: &Environment) -> bool {
 /// A bind of a directory of the job at the same place.
 fn bind(place: &str) -> MountRequest {
     let spec = MountSpec { source: place.into(), target: place.into(), ..MountSpec::default() };
-    MountRequest { spec, no_copy: false, anonymous: false }
+    MountRequest { spec, no_copy: false }
 }
 
 /// A launcher's variables.

@@ -91,7 +91,7 @@ impl Removal {
         if record::read(container).is_ok_and(|record| protection::holds(&record.config)) {
             return Ok(Removed::Protected);
         }
-        match remove_idle(session, container) {
+        match remove_idle(session, container, Unnamed::Remove) {
             Ok(true) => Ok(Removed::Gone),
             Ok(false) => Ok(Removed::InUse),
             Err(_) if !container.exists().unwrap_or(true) => Ok(Removed::Gone),
@@ -104,10 +104,21 @@ impl Removal {
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Removes a container and its unnamed volumes, files of subordinate users included, unless
-/// something runs in it, which is the answer. That is asked under the lock: who starts a container
-/// holds it until the program runs.
-pub fn remove_idle(session: &Session, container: &ContainerDir) -> Result<bool> {
+/// What becomes of a container's unnamed volumes when it is removed, as in Docker: `rm` keeps them
+/// for `volume prune`, `rm -v` removes them, and so does the end of a run with `--rm`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Unnamed {
+    /// They stay, with what is in them.
+    #[default]
+    Keep,
+    /// Those that no other container mounts.
+    Remove,
+}
+
+/// Removes a container, files of subordinate users included, unless something runs in it, which is
+/// the answer. That is asked under the lock: who starts a container holds it until the program
+/// runs.
+pub fn remove_idle(session: &Session, container: &ContainerDir, unnamed: Unnamed) -> Result<bool> {
     // The process that started a program may keep the lock as long as that runs.
     let mut tries = TRIES;
     let lock = loop {
@@ -124,7 +135,7 @@ pub fn remove_idle(session: &Session, container: &ContainerDir) -> Result<bool> 
     if is_running(container)? {
         return Ok(false);
     }
-    remove_locked(session, container.clone(), lock)?;
+    remove_locked(session, container.clone(), lock, unnamed)?;
     Ok(true)
 }
 
@@ -132,10 +143,12 @@ fn remove_locked(
     session: &Session,
     container: ContainerDir,
     lock: store::ContainerLock,
+    unnamed: Unnamed,
 ) -> Result<()> {
     let record = record::read(&container).ok();
     let actor = told::actor(&container, record.as_ref());
-    let volumes = record.map_or_else(Vec::new, |record| volumes::anonymous_of(session, &record));
+    let volumes =
+        record.filter(|_| unnamed == Unnamed::Remove).map_or_else(Vec::new, volumes::unnamed_of);
     engine::engines::interpose::aliases::forget(&container.path());
     container.remove_with(&|path| ids::delete(session, path))?;
     drop(lock);
@@ -150,6 +163,8 @@ fn remove_locked(
 pub struct RemoveRequest {
     /// End what runs in it; a container that does not exist is removed already.
     pub force: bool,
+    /// What becomes of its unnamed volumes.
+    pub unnamed: Unnamed,
 }
 
 /// Removes a container by its name or id; whether there was one. What many removals leave for the
@@ -191,7 +206,7 @@ pub fn remove_container(
                 return Ok(());
             }
         }
-        if remove_idle(session, container)? {
+        if remove_idle(session, container, request.unnamed)? {
             return Ok(());
         }
         // It was just being started, and runs now that the lock was had.

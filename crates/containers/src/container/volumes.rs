@@ -57,12 +57,12 @@ pub fn place(
             };
             let info = VolumeInfo {
                 created: jiff::Timestamp::now().to_string(),
-                anonymous: request.anonymous,
+                anonymous: request.spec.unnamed,
                 ..VolumeInfo::default()
             };
             let (volume, new) = store.volumes().create(&name, &info)?;
             if new {
-                if !request.anonymous {
+                if !request.spec.unnamed {
                     volume.sync()?;
                 }
                 journal::tell(session, Kind::Volume, "create", Actor::volume(&name));
@@ -71,7 +71,7 @@ pub fn place(
             // As in Docker, what a driver mounts does not begin with the image's files: others may
             // use it. It is not mounted yet.
             if new || volume.is_local() && wants_files(&volume) {
-                let (target, anonymous) = (request.spec.target.clone(), request.anonymous);
+                let (target, anonymous) = (request.spec.target.clone(), request.spec.unnamed);
                 fresh.push(Fresh { target, volume, anonymous, fill: !request.no_copy });
             }
             request.spec.name = Some(name);
@@ -95,15 +95,11 @@ pub fn random_name() -> Result<String> {
     Ok(name)
 }
 
-/// The names of the unnamed volumes that a container mounts.
-pub fn anonymous_of(session: &Session, record: &Record) -> Vec<String> {
-    let Ok(store) = session.store() else { return Vec::new() };
-    let is_anonymous = |name: &&str| {
-        let volume = store.volumes().get(name).ok().flatten();
-        volume.is_some_and(|volume| volume.info().is_ok_and(|info| info.anonymous))
-    };
-    let names = record.config.mounts.iter().filter_map(|mount| mount.name.as_deref());
-    names.filter(is_anonymous).map(str::to_owned).collect()
+/// The volumes that were made for a container, which did not name them; or for one whose volumes it
+/// has by `--volumes-from`. Another one that mounts such a volume by its name has it for good.
+pub fn unnamed_of(record: Record) -> Vec<String> {
+    let mounts = record.config.mounts.into_iter();
+    mounts.filter(|mount| mount.unnamed).filter_map(|mount| mount.name).collect()
 }
 
 /// Removes unnamed volumes of a container that is gone, except those that another one mounts: it

@@ -16,13 +16,11 @@ pub struct MountRequest {
     pub spec: MountSpec,
     /// Do not fill a new volume with what the image has there.
     pub no_copy: bool,
-    /// A volume without a name of its own: it goes with the container.
-    pub anonymous: bool,
 }
 
 impl MountRequest {
     fn of(spec: MountSpec) -> Self {
-        Self { spec, no_copy: false, anonymous: false }
+        Self { spec, no_copy: false }
     }
 }
 
@@ -47,7 +45,7 @@ pub fn volume(text: &str, working: &Path) -> Result<MountRequest> {
     match parts.len() {
         1 => {
             request.spec.kind = MountKind::Volume;
-            request.anonymous = true;
+            request.spec.unnamed = true;
         }
         _ if source.is_empty() => return Err(wrong("the source is empty".into())),
         _ => place(&mut request, source, working).map_err(wrong)?,
@@ -80,6 +78,16 @@ fn place(request: &mut MountRequest, source: &str, working: &Path) -> Result<(),
         request.spec.name = Some(source.to_owned());
     }
     Ok(())
+}
+
+/// A volume without a name at a path that an image declares. As in Docker, the path begins at the
+/// container's root in any case.
+///
+/// # Errors
+/// If it is the root.
+pub fn declared(path: &str) -> Result<MountRequest, String> {
+    let (target, kind) = (target(&format!("/{path}"))?, MountKind::Volume);
+    Ok(MountRequest::of(MountSpec { target, kind, unnamed: true, ..MountSpec::default() }))
 }
 
 fn target(text: &str) -> Result<PathBuf, String> {
@@ -146,7 +154,7 @@ fn parsed(text: &str, working: &Path) -> Result<MountRequest, String> {
     match (request.spec.kind, source) {
         (MountKind::Bind, None) => return Err("'src' is missing".into()),
         (MountKind::Bind, Some(source)) => request.spec.source = working.join(source),
-        (MountKind::Volume, None) => request.anonymous = true,
+        (MountKind::Volume, None) => request.spec.unnamed = true,
         (MountKind::Volume, Some(name)) if name.contains('/') => {
             return Err(format!(
                 "'{name}' is not a volume's name; for a host path write type=bind"
@@ -312,7 +320,7 @@ mod tests {
         let named = volume("data:/b:ro,nocopy", here()).unwrap();
         assert_eq!(named.spec.name.as_deref(), Some("data"));
         assert!(named.spec.read_only && named.no_copy && named.spec.kind == MountKind::Volume);
-        assert!(volume("/b", here()).unwrap().anonymous);
+        assert!(volume("/b", here()).unwrap().spec.unnamed);
         assert_eq!(spec("/a:/b:rslave,noexec").options.words(), ["noexec", "rslave"]);
         assert_eq!(spec("/a:/b:private").options.words(), ["rprivate"]);
         for (text, part) in [

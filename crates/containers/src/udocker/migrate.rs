@@ -154,7 +154,7 @@ fn release_tree(session: &Session, old: &OldContainer) -> Result<Option<bool>> {
             return Ok(None);
         }
         protected |= protection::holds(&record.config);
-        if !removal::remove_idle(session, &known)? {
+        if !removal::remove_idle(session, &known, removal::Unnamed::Keep)? {
             return Err(running::running(&known));
         }
     }
