@@ -126,8 +126,8 @@ mod tests {
         let found = crate::command::until(Duration::from_secs(20), || {
             let ours = descendants(std::process::id());
             let below = descendants(shell.id());
-            (ours.contains(&shell.id()) && below.len() == 1 && ours.contains(&below[0]))
-                .then_some(below[0])
+            let [sleep] = below[..] else { return None };
+            (ours.contains(&shell.id()) && ours.contains(&sleep)).then_some(sleep)
         });
         shell.kill().expect("a signal");
         shell.wait().expect("its end");
