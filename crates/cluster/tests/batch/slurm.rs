@@ -81,7 +81,9 @@ fn followed_to_its_end(kit: &Kit) -> Outcome {
     let program = case.program("short", "echo one; echo two >&2; sleep 1; echo three; exit 3");
     let done = case.drive("up", &[&file, &program]);
     assert_eq!(done.expect(3).out(), "one\ntwo\nthree\n");
-    assert!(done.err().contains("running on one, two"), "{done:?}");
+    // On a busy machine it is first asked for when its nodes are being released already.
+    let is_running = |line: &str| line.starts_with("running") && line.ends_with("on one, two");
+    assert!(done.err().lines().any(is_running), "{done:?}");
     assert!(done.err().contains("ended (FAILED), exit status 3"), "{done:?}");
     assert!(!case.kept("follow").exists());
     let program = case.program("killed", "kill -9 $$");
