@@ -67,8 +67,8 @@ fn logs(lab: &Lab<'_>) {
          command = '''{}'''\n",
         writer()
     ));
-    // A log keeps no more than a size, whatever has been shown of it: on a busy machine `logs -f` is
-    // slower than eight such programs.
+    // A log keeps no more than a size, whatever has been shown of it: on a busy machine `logs -f`
+    // is slower than eight such programs.
     lab.script("CORACLE_LOG_MAX_SIZE=200m $coracle cluster -f $file up -d").ok();
     let path = lab.dir.join("out");
     let most = to_file(&mut lab.command(&["cluster", "logs", "--file", &file, "-f"]), &path);
