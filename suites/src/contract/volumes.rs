@@ -83,7 +83,7 @@ fn declared(w: &World) -> Outcome {
     w.coracle(&["rm", &one, &two]).ok();
     assert_eq!(volumes().lines().count(), 2, "rm took them");
     w.coracle(&["volume", "prune", "-f"]).ok();
-    // What is mounted there by the user's wish is no volume of the image's.
+    // What the user mounts there takes the place of the image's volume.
     let dir = w.dir("own");
     w.file(&dir, "in", "of the host");
     let bound = format!("{}:/v/", dir.display());

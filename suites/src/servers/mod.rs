@@ -104,7 +104,7 @@ pub(crate) fn run(wishes: &Wishes) -> ExitCode {
         for world in stage.worlds.iter().filter(|world| modes.wants(case, world)) {
             let name = format!("{}::{case}", world.label);
             if world.mode == "R1" && OTHER_USERS.contains(case) {
-                suite.skipped(&name, "one mapped id: there are no other users");
+                suite.skipped(&name, "one mapped id: programs cannot become other users");
                 continue;
             }
             suite.case(name, move || body(world));

@@ -15,7 +15,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use store::{BeginTree, Cached, Image, Staging, Store};
 
 use super::record::{Record, RootForm};
-use super::{group, ids, inode_log, networks};
+use super::{ids, inode_log, networks};
 use crate::error::{Error, Result};
 use crate::images::find;
 use crate::images::pull::{self, Road};
@@ -35,23 +35,21 @@ pub fn choose_form(
     image: &Image,
 ) -> Result<RootForm> {
     let layers = layers(session, store, config, Some(image))?;
-    if is_for_plain(session, config) {
+    let facts = networks::facts(session, config);
+    if is_for_plain(&facts, config) {
         return without_mounts(store, config, &layers, index);
     }
-    with_mounts(session, store, config, &layers)
+    with_mounts(session, store, (config, &facts), &layers)
 }
 
 /// The form of a container for engines with mounts.
 fn with_mounts(
     session: &Session,
     store: &Store,
-    config: &ContainerConfig,
+    (config, facts): (&ContainerConfig, &Facts),
     layers: &[Layer],
 ) -> Result<RootForm> {
-    let has_one_group =
-        group::foreign(session, config, &Facts::of(session.host(), &session.probing(), config))
-            .is_none();
-    let driver = driver_if(session, store, has_one_group);
+    let driver = driver_if(session, store, facts.no_overlay.is_none());
     let mut form = RootForm { driver: Some(driver), ..RootForm::default() };
     if driver.is_stacked()
         && let rootfs::Plan::Flatten { layers, why } = rootfs::image::plan(layers.to_vec())?
@@ -59,7 +57,8 @@ fn with_mounts(
         tracing::info!("the image is flattened: {why}");
         form.tree = Some(flat(store, config, &layers)?.to_string());
     }
-    form.owners = owners(session, store, config, &form, layers)?.map(|digest| digest.to_string());
+    form.owners =
+        owners(session, store, (config, facts), &form, layers)?.map(|digest| digest.to_string());
     Ok(form)
 }
 
@@ -75,7 +74,8 @@ pub fn with_true_owners(
             return Ok(None);
         }
     }
-    let form = with_mounts(session, store, config, &layers_of(session, store, config)?)?;
+    let (facts, layers) = (networks::facts(session, config), layers_of(session, store, config)?);
+    let form = with_mounts(session, store, (config, &facts), &layers)?;
     Ok(Some(form).filter(|form| form.driver == Some(Driver::Overlay)))
 }
 
@@ -124,9 +124,8 @@ pub fn has_index(record: &Record) -> bool {
 
 /// Whether the engine that a container will have works on a plain directory. A choice that fails
 /// now will say so when it is run.
-fn is_for_plain(session: &Session, config: &ContainerConfig) -> bool {
-    let facts = networks::facts(session, config);
-    choose::choose(&facts, None, config).is_ok_and(|engine| engine.root().is_tree())
+fn is_for_plain(facts: &Facts, config: &ContainerConfig) -> bool {
+    choose::choose(facts, None, config).is_ok_and(|engine| engine.root().is_tree())
 }
 
 /// The way of making roots that host and store allow.
@@ -134,7 +133,7 @@ pub fn driver(session: &Session, store: &Store) -> Driver {
     driver_if(session, store, true)
 }
 
-/// The same where the image may forbid an overlay.
+/// The same where something else may forbid an overlay, such as the image.
 fn driver_if(session: &Session, store: &Store, may_overlay: bool) -> Driver {
     let (host, abilities) = (session.host(), store.abilities());
     let overlay = match &host.overlay.kernel {
@@ -281,13 +280,12 @@ fn open_staging(staging: &Staging) -> Result<rustix::fd::OwnedFd> {
 fn owners(
     session: &Session,
     store: &Store,
-    config: &ContainerConfig,
+    (config, facts): (&ContainerConfig, &Facts),
     form: &RootForm,
     layers: &[Layer],
 ) -> Result<Option<Digest>> {
     let asked = config.namespaces.user;
     let ranged = matches!(asked, UserNamespace::Auto | UserNamespace::KeepId);
-    let facts = Facts::of(session.host(), &session.probing(), config);
     if form.driver != Some(Driver::Overlay) || !rootfs::owner_layer::is_needed(layers) {
         return Ok(None);
     }
@@ -299,7 +297,7 @@ fn owners(
     }
     let (uid, gid) = (facts.uid, facts.gid);
     let caller = plan::caller_inside(&config.user, asked, (uid, gid));
-    let maps = ids::maps_with(&facts, caller);
+    let maps = ids::maps_with(facts, caller);
     let chain = config.image.as_ref().map_or("", |image| &image.chain);
     // The owners on disk depend on the ranges, which an administrator may change.
     let key = Digest::of(format!("owner layer 1\n{chain}\n{maps:?}\n").as_bytes());
