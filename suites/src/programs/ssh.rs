@@ -15,6 +15,8 @@ fn login(w: &World) -> Outcome {
         cp /root/.ssh/id.pub /root/.ssh/authorized_keys; install -o jim -g jim -m 600 /root/.ssh/id.pub /home/jim/.ssh/authorized_keys
         port=$(python3 -c 'import socket; s = socket.socket(); s.bind((\"127.0.0.1\", 0)); print(s.getsockname()[1])')
         /usr/sbin/sshd -o ListenAddress=127.0.0.1:$port -o PrintMotd=no -o PrintLastLog=no -E /var/log/sshd
+        # Its first process ends before it listens; it writes this file afterwards.
+        n=0; until test -s /run/sshd.pid; do n=$((n + 1)); test $n -lt 200; sleep 0.1; done
         s=\"ssh -q -o StrictHostKeyChecking=no -o BatchMode=yes -o ConnectTimeout=20 -i /root/.ssh/id -p $port\"
         $s root@127.0.0.1 'id -u; echo $HOME; exit 3' </dev/null || echo code $?
         $s jim@127.0.0.1 'id -u; pwd; cat /etc/shadow 2>&1; touch here; stat -c %U here' </dev/null
