@@ -1,14 +1,16 @@
 //! What this machine cannot run, printed before anything else.
 
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::fs::statvfs;
 use testkit::users;
 
 use super::lanes::Done;
-use crate::shell::{root, target};
+use crate::shell::{Outcome, root, target};
 use crate::tools::is_root;
 
 /// What a machine lacks: the condition of a permitted skip, and what follows from it in words.
@@ -36,6 +38,9 @@ impl Machine {
             .status();
         if !made.is_ok_and(|status| status.success()) {
             lack("no-userns", "no user namespaces: N1 and what needs it are not tested");
+        }
+        if !has_route() {
+            lack("no-network", "no network: nothing is fetched, and no host is reached by routes");
         }
         if filters() > 0 {
             lack("seccomp", "a seccomp filter is on, such as Docker's: what it forbids is skipped");
@@ -80,15 +85,54 @@ impl Machine {
     }
 }
 
-/// The directory above the clone that other users cannot enter. Tests run as such users, and many
-/// start programs from the clone.
-pub(super) fn closed() -> Option<PathBuf> {
+/// Fails where other users cannot enter a directory above the clone. Tests run as such users, and
+/// many start programs from the clone.
+pub(super) fn is_open() -> Outcome {
     let root = root();
     let is_closed = |path: &&Path| {
         path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o001 == 0)
     };
-    let found = root.ancestors().find(is_closed).map(Path::to_owned);
-    found.filter(|_| is_root())
+    match root.ancestors().find(is_closed) {
+        Some(closed) if is_root() => {
+            let closed = closed.display();
+            Err(format!(
+                "other users cannot enter {closed}, and tests run as other users\n\
+                 hint: clone below a directory that they can enter, such as /srv, \
+                 or chmod o+x {closed}"
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Brings the loopback interface up where it is down, as in a new network namespace: registries and
+/// servers of the tests listen there.
+pub(super) fn open_loopback() -> Outcome {
+    let reached = || {
+        TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| {
+                TcpStream::connect_timeout(&listener.local_addr()?, Duration::from_secs(5))
+            })
+            .is_ok()
+    };
+    if reached() {
+        return Ok(());
+    }
+    let _ = Command::new("ip").args(["link", "set", "lo", "up"]).stderr(Stdio::null()).status();
+    if reached() {
+        println!("this machine: its loopback interface was down, and is up now");
+        return Ok(());
+    }
+    Err("127.0.0.1 is not reached, and tests need servers there\n\
+         hint: as root: ip link set lo up"
+        .to_owned())
+}
+
+/// Whether a way leads out of this host.
+fn has_route() -> bool {
+    let lines = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let v4 = lines("/proc/net/route").lines().skip(1).any(|line| !line.starts_with("lo"));
+    v4 || lines("/proc/net/ipv6_route").lines().any(|line| !line.trim_end().ends_with(" lo"))
 }
 
 /// The mode of seccomp that this process is in.
