@@ -1,8 +1,9 @@
-//! A plan in words.
+//! A plan in words. It goes to terminals, and its texts come from a file: of what is in them,
+//! terminals get printable characters alone.
 
 use std::fmt;
 
-use remote::shell::join;
+use remote::shell::quote;
 
 use super::{Act, Balancer, Phase, Plan, ReadyBy, Step};
 use crate::spec::units;
@@ -27,6 +28,29 @@ impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}:", self.name)?;
         self.steps.iter().try_for_each(|step| writeln!(f, "  {step}"))
+    }
+}
+
+/// Commands, as a shell takes them: `$'\\n'` for what is not printed as it is.
+pub(super) fn shown(words: &[String]) -> String {
+    let shown = |word: &String| {
+        if word.contains(char::is_control) {
+            let escaped: String = word.chars().map(escaped).collect();
+            return format!("$'{escaped}'");
+        }
+        quote(word)
+    };
+    words.iter().map(shown).collect::<Vec<_>>().join(" ")
+}
+
+/// A character between the quotes of `$''`.
+fn escaped(c: char) -> String {
+    match c {
+        '\'' | '\\' => format!("\\{c}"),
+        '\n' | '\r' | '\t' => c.escape_default().to_string(),
+        c if c.is_ascii_control() => format!("\\{:03o}", u32::from(c)),
+        c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
     }
 }
 
@@ -64,7 +88,7 @@ impl fmt::Display for Step {
             | Act::Known(words)
             | Act::Start { words, .. }
             | Act::Run { words, .. } => {
-                write!(f, "coracle {}", join(words))
+                write!(f, "coracle {}", shown(words))
             }
             Act::Balance(balanced) => {
                 let files: Vec<String> = balanced.balancers.iter().map(Balancer::told).collect();
@@ -78,9 +102,9 @@ impl fmt::Display for Step {
             Act::Ranks(ranks) => f.write_str(&ranks.explained()),
             Act::Ready { container, by, within } => match by {
                 ReadyBy::Running => write!(f, "{container} runs"),
-                ReadyBy::Trying(words) => write!(f, "coracle {}", join(words)),
+                ReadyBy::Trying(words) => write!(f, "coracle {}", shown(words)),
                 ReadyBy::Repeating(words) => {
-                    write!(f, "coracle {}    # within {}", join(words), units::spell(*within))
+                    write!(f, "coracle {}    # within {}", shown(words), units::spell(*within))
                 }
             },
         }

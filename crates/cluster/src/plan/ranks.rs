@@ -1,10 +1,9 @@
 //! The application as ranks that the host's launcher starts.
 
-use remote::shell::join;
-
 use super::{LABEL, Ranks, Site, Slots, Step, image_name, pair, site, slots, variables, volume};
 use crate::spec::{Kind, Run, Spec};
 
+use super::explain::shown;
 use super::{Act, found};
 
 /// Ranks on all nodes.
@@ -85,9 +84,9 @@ impl Ranks {
 
     /// The command in words, for a launcher that is not known yet.
     pub(crate) fn explained(&self) -> String {
-        let run = format!("coracle {}", join(&self.run(&self.image, &[])));
+        let run = format!("coracle {}", shown(&self.run(&self.image, &[])));
         if self.by_srun {
-            let srun = join(&self.srun("pmix", &[]));
+            let srun = shown(&self.srun("pmix", &[]));
             return format!("{srun} {run}    # --mpi=pmi2 where the image has MPICH");
         }
         let hosts = if self.hosts.len() > 1 { " --hostfile $CLUSTER/ranks.hosts" } else { "" };

@@ -105,6 +105,19 @@ fn ranks() {
 }
 
 #[test]
+fn terminals_get_printable_characters_alone() {
+    let text = "name = \"lab\"\n[service.db]\nimage = \"a\"\n\
+                env = { A = \"it's\\u001b[2J\\n\\u009b\", B = \"it's\" }\n\
+                command = [\"\\r\\\\\"]\n";
+    let spec = crate::spec::parse(Path::new("lab.toml"), text).unwrap();
+    let shown = plan(&spec, &unknown_sites(&spec, "/lab")).to_string();
+    for word in [r"$'A=it\'s\033[2J\n\u009b'", r"'B=it'\''s'", r"$'\r\\'"] {
+        assert!(shown.contains(word), "{word}: {shown}");
+    }
+    assert!(!shown.contains(|c: char| c.is_control() && c != '\n'), "{shown:?}");
+}
+
+#[test]
 fn what_probes_a_service_is_a_member_of_its_kind() {
     for (network, mode) in [("names", "--execmode=I1"), ("overlay", "--execmode=N1")] {
         let text = format!(

@@ -150,14 +150,15 @@ fn backend(value: &Value<'_>) -> Result<Backend> {
     let known: Vec<&str> = keys.iter().chain(&["kind"]).copied().collect();
     let table = value.table(&known)?;
     let text = |key: &str| table.get(key).map(|value| value.filled()).transpose();
+    let name = |key: &str| table.get(key).map(|value| value.word()).transpose();
     let kind = match word {
         "local" => Kind::Local,
         "ssh" => Kind::Ssh { hosts: hosts(&table)?, options: table.texts("options")? },
-        "slurm" => Kind::Slurm { partition: text("partition")?, options: table.texts("options")? },
+        "slurm" => Kind::Slurm { partition: name("partition")?, options: table.texts("options")? },
         "pbs" | "lsf" => Kind::Template {
             system: word.to_owned(),
             template: text("template")?,
-            queue: text("queue")?,
+            queue: name("queue")?,
             options: table.texts("options")?,
         },
         "qemu" => Kind::Qemu {

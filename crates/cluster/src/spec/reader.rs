@@ -177,13 +177,27 @@ impl<'r> Value<'r> {
         }
     }
 
-    /// A text that is not empty and has no line breaks and NULs.
+    /// A text that is not empty and has no control characters, line breaks among them: it comes
+    /// into scripts, command lines and messages.
     pub(super) fn filled(&self) -> Result<String> {
         let text = self.text()?;
-        if text.is_empty() || text.contains(['\0', '\n']) {
+        if text.is_empty() || text.contains('\n') {
             return Err(self.wrong("this is empty, or has several lines", "write one line"));
         }
+        if let Some(control) = text.chars().find(|c| c.is_control()) {
+            let fact = format!("this has the control character {}", control.escape_default());
+            return Err(self.wrong(&fact, "leave it out"));
+        }
         Ok(text.to_owned())
+    }
+
+    /// One word, such as the name of a queue: a directive of a batch script has it as it is.
+    pub(super) fn word(&self) -> Result<String> {
+        let text = self.filled()?;
+        if text.contains(char::is_whitespace) {
+            return Err(self.wrong("this has blanks", "write one word"));
+        }
+        Ok(text)
     }
 
     /// An absolute path.

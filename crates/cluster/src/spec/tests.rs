@@ -116,6 +116,18 @@ fn mistakes() {
         (nodes("run = { command = [\"x\"], time = 30 }"), "not a time", "lab.toml:4", "unit"),
         (nodes("backend = { kind = \"slrum\" }"), "no \"slrum\"", "lab.toml:4", "slurm"),
         (nodes("backend = { kind = \"ssh\" }"), "no key \"hosts\"", "lab.toml:4", "hosts"),
+        (
+            nodes("backend = { kind = \"pbs\", queue = \"a\\rb\" }"),
+            "queue: this has the control character \\r",
+            "lab.toml:4",
+            "leave it out",
+        ),
+        (
+            nodes("backend = { kind = \"pbs\", queue = \"a -A x\" }"),
+            "queue: this has blanks",
+            "lab.toml:4",
+            "one word",
+        ),
         (nodes("backend = []"), "backend: there is none", "lab.toml:4", "this machine"),
         (
             nodes("backend = { kind = \"ssh\", hosts = [\"a\"] }"),
