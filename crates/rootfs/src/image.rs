@@ -108,6 +108,40 @@ pub fn topmost_first(base_first: Vec<Layer>) -> ImageTrees {
     ImageTrees { layers, owner_layer: None }
 }
 
+/// Checks that each hard link into lower layers (base first) has a target in one of them. Where a
+/// symbolic link leads to it, only a flattened tree shows that.
+///
+/// # Errors
+/// [`Error::LinkTarget`], and those of the disk.
+pub fn links_have_targets(base_first: &[Layer]) -> Result<(), Error> {
+    for (index, layer) in base_first.iter().enumerate() {
+        for (link, target) in layer.meta.link_paths() {
+            let path = crate::apply::clean(&target)?;
+            let mut found = false;
+            for lower in &base_first[..index] {
+                found = found || may_have(lower, &path)?;
+            }
+            if !found {
+                return Err(Error::LinkTarget { entry: link, target });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a layer has a path, or a symbolic link on the way to it.
+fn may_have(layer: &Layer, path: &[u8]) -> Result<bool, Error> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    for (end, _) in slashes {
+        match lookup(layer, &path[..end])?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            Some(FileType::Symlink) => return Ok(true),
+            Some(FileType::Directory) => {}
+            _ => return Ok(false),
+        }
+    }
+    Ok(lookup(layer, path)?.is_some_and(|stat| !sys::fs::whiteout::is(&stat)))
+}
+
 /// Returns the conflict if a directory without entry is over something else than a plain 0755
 /// directory of root.
 fn conflict(layer: &Layer, lowers: &[Layer]) -> Result<Option<String>, Error> {

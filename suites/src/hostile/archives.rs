@@ -15,6 +15,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("wrong_sizes", wrong_sizes),
     ("archive_with_dot_dot", archive_with_dot_dot),
     ("archive_with_links", archive_with_links),
+    ("links_without_target", links_without_target),
     ("archive_of_garbage", archive_of_garbage),
     ("layout_with_wrong_content", layout_with_wrong_content),
     ("names_that_are_paths", names_that_are_paths),
@@ -132,6 +133,28 @@ fn archive_with_links(place: &Place) -> Outcome {
         )
         .finish();
     load_bytes(place, "loop", &tar, Answer::Refused);
+    Ok(())
+}
+
+/// A hard link to a file that no layer has: refused when the image comes, and not kept.
+fn links_without_target(place: &Place) -> Outcome {
+    let layer = Layer::new().file("x", 0o644, "x").hardlink("link", "no/such/file");
+    let root = place.person.home.join("no-target-root.tar");
+    fs::write(&root, layer.clone().finish()).expect("an archive");
+    let image = Image::new().layer(layer).build();
+    let layout = place.person.dir("layout-no-target");
+    image.write_layout(&layout, "localhost/no-target:1").expect("a layout");
+    place.person.give(&root);
+    let (root, layout) = (root.display().to_string(), layout.display().to_string());
+    for words in [["import", "--", &root, "localhost/no-target:2"], ["load", "-q", "-i", &layout]] {
+        let done = place.person.run(&words);
+        place.judge("no-target", &done, Answer::Refused);
+        assert!(done.err().contains("is a hard link to \"no/such/file\""), "{done:?}");
+    }
+    place.pull("no-target", &image, Answer::Refused);
+    let images = place.person.run(&["images", "-q", "--filter", "reference=*/no-target*"]);
+    assert_eq!(images.ok().out(), "");
+    place.store_works();
     Ok(())
 }
 

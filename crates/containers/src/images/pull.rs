@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use oci::{Descriptor, Digest, ImageConfig, Manifest, Platform, Reference};
 use registry::{Client, Resolved};
+use rootfs::{Layer, LayerMeta};
 use store::{BeginBlob, Image, Store};
 
 use super::remote;
@@ -224,6 +225,7 @@ pub fn pull(
     announce(road, reference, &resolved, &missing);
     road.all(&missing).map_err(within)?;
     road.progress.finish();
+    check_links(road.store, &image_config).map_err(within)?;
     name(road.store, reference, &resolved, &image_config)?;
     Ok(Pulled { digest, unchanged })
 }
@@ -381,5 +383,16 @@ pub fn unpack_all(road: &Road<'_>, manifest: &Manifest, config: &ImageConfig) ->
     road.progress.expect(works.iter().map(|work| work.descriptor.size).sum());
     road.all(&works).map_err(|report| report.within("cannot unpack the image"))?;
     road.progress.finish();
-    Ok(())
+    check_links(road.store, config)
+}
+
+/// An image that no container can be made of is refused when it comes, not when it is first run.
+fn check_links(store: &Store, config: &ImageConfig) -> Result<()> {
+    let mut layers = Vec::new();
+    for diff_id in config.diff_ids() {
+        // Not all of its layers are unpacked: its first run does that.
+        let Some(cached) = store.layers().get(diff_id)? else { return Ok(()) };
+        layers.push(Layer::new(cached.path().to_owned(), cached.meta::<LayerMeta>()?));
+    }
+    Ok(rootfs::image::links_have_targets(&layers)?)
 }

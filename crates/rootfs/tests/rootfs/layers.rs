@@ -313,8 +313,30 @@ fn most_images_need_no_flattening() {
     let (link, _) = place.apply(&Layer::new().hardlink("l", "etc/a").finish());
     assert!(matches!(image::plan(vec![base, link.clone()]).unwrap(), Plan::Flatten { .. }));
     let directory = place.fresh();
-    let error = flatten(&[link], File::open(directory).unwrap(), Method::Copy).unwrap_err();
+    let layers = std::slice::from_ref(&link);
+    let error = flatten(layers, File::open(directory).unwrap(), Method::Copy).unwrap_err();
     assert!(matches!(error, rootfs::Error::LinkTarget { .. }), "{error}");
+}
+
+#[test]
+fn hard_links_without_a_target_are_found_before_a_tree_is_made() {
+    let place = Place::new();
+    let layer = |tar: Layer| place.apply(&tar.finish()).0;
+    let base = layer(Layer::new().dir("etc").file("etc/a", 0o644, "a").symlink("e", "etc"));
+    let link = |target: &str| layer(Layer::new().hardlink("l", target));
+    let checked = |layers: &[&rootfs::Layer]| {
+        let layers: Vec<_> = layers.iter().copied().cloned().collect();
+        image::links_have_targets(&layers)
+    };
+    for target in ["etc/a", "./etc/../etc/a", "e/a", "e"] {
+        checked(&[&base, &link(target)]).unwrap();
+    }
+    for target in ["etc/b", "etc/a/b", "b", "b/a"] {
+        let error = checked(&[&base, &link(target)]).unwrap_err();
+        assert!(matches!(error, rootfs::Error::LinkTarget { .. }), "{target}: {error}");
+    }
+    // The layers above come too late.
+    assert!(checked(&[&link("etc/a"), &base]).is_err());
 }
 
 #[test]
