@@ -132,7 +132,7 @@ impl Networks<'_> {
         debug_assert!(is_file(name), "{name:?} is a file's name");
         self.0.writable()?;
         let (rel, root) = (format!("{DIRECTORY}/{name}"), &self.0.inner.root);
-        root.replace(&rel, &encode(value, || root.join(&rel))?, false)
+        root.replace_locked(&rel, &encode(value, || root.join(&rel))?, false)
     }
 }
 
@@ -197,7 +197,7 @@ impl NetworkDir {
         debug_assert!(is_file(name) && name != INFO, "{name:?} is a further file's name");
         self.store.writable()?;
         let (rel, root) = (format!("{}/{name}", self.rel()), &self.store.inner.root);
-        root.replace(&rel, &encode(value, || root.join(&rel))?, false)
+        root.replace_locked(&rel, &encode(value, || root.join(&rel))?, false)
     }
 
     /// The same, and the file is on the disk when this returns.
@@ -210,7 +210,7 @@ impl NetworkDir {
         let (rel, root) = (format!("{}/{name}", self.rel()), &self.store.inner.root);
         let bytes = encode(value, || root.join(&rel))?;
         let durable = self.store.syncs_names();
-        root.replace(&rel, &bytes, durable)?;
+        root.replace_locked(&rel, &bytes, durable)?;
         if durable { root.sync_dir(&self.rel()) } else { Ok(()) }
     }
 
@@ -275,6 +275,27 @@ mod tests {
         assert_eq!(made.info::<String>().unwrap(), None);
         assert!(std::fs::read_dir(directory.path().join("tmp")).unwrap().next().is_none());
         assert_eq!(networks.read::<u32>("slots-a.json").unwrap(), Some(2));
+    }
+
+    #[test]
+    fn what_a_killed_writer_left_goes_with_the_next_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store(directory.path());
+        let network = store.networks().create("lab", &()).unwrap().unwrap();
+        for _ in 0..2 {
+            std::fs::write(network.join(".members-a.json.new"), "{").unwrap();
+            std::fs::write(store.networks().path("x").with_file_name(".slots-a.json.new"), "{")
+                .unwrap();
+            network.write("members-a.json", &1).unwrap();
+            store.networks().write("slots-a.json", &2).unwrap();
+        }
+        for place in ["networks", "networks/lab"] {
+            let names = std::fs::read_dir(directory.path().join(place)).unwrap().flatten();
+            let hidden = names.map(|entry| entry.file_name().into_string().unwrap());
+            let hidden: Vec<String> = hidden.filter(|name| name.starts_with('.')).collect();
+            assert!(hidden.is_empty(), "{place}: {hidden:?}");
+        }
+        assert_eq!(network.read::<u32>("members-a.json").unwrap(), Some(1));
     }
 
     #[test]

@@ -310,16 +310,27 @@ impl Root {
     /// Replaces a file's content in one step; with `durable`, the old or the new content survives a
     /// power failure.
     pub(crate) fn replace(&self, rel: &str, bytes: &[u8], durable: bool) -> Result<()> {
-        let (parent, name) = rel.rsplit_once('/').unwrap_or((".", rel));
-        let temporary = format!("{parent}/.{name}.{}", random_hex(8)?);
+        let temporary = sibling(rel, &random_hex(8)?);
+        self.replace_by(rel, &temporary, bytes, durable)
+    }
+
+    /// The same under a lock that all who replace this file hold. What a killed process left is
+    /// replaced with it, so no sweep is needed.
+    pub(crate) fn replace_locked(&self, rel: &str, bytes: &[u8], durable: bool) -> Result<()> {
+        let temporary = sibling(rel, "new");
+        self.unlink(&temporary)?;
+        self.replace_by(rel, &temporary, bytes, durable)
+    }
+
+    fn replace_by(&self, rel: &str, temporary: &str, bytes: &[u8], durable: bool) -> Result<()> {
         let written =
-            self.write_new(&temporary, bytes, durable).and_then(|()| self.rename(&temporary, rel));
+            self.write_new(temporary, bytes, durable).and_then(|()| self.rename(temporary, rel));
         if written.is_err() {
-            // The first failure is reported; the sweep removes the leftover.
-            let _ = self.unlink(&temporary);
+            // The first failure is reported.
+            let _ = self.unlink(temporary);
             return written;
         }
-        if durable { self.sync_dir(parent) } else { Ok(()) }
+        if durable { self.sync_dir(parent_and_name(rel).0) } else { Ok(()) }
     }
 
     /// Writes a file that does not exist yet.
@@ -331,6 +342,16 @@ impl Root {
         }
         Ok(())
     }
+}
+
+fn parent_and_name(rel: &str) -> (&str, &str) {
+    rel.rsplit_once('/').unwrap_or((".", rel))
+}
+
+/// The name of a temporary file beside a file.
+fn sibling(rel: &str, ending: &str) -> String {
+    let (parent, name) = parent_and_name(rel);
+    format!("{parent}/.{name}.{ending}")
 }
 
 /// Opens and reads a file again while the file server says `ESTALE`: another host has replaced it
