@@ -145,14 +145,14 @@ pub enum Error {
         /// The failure.
         source: Box<Error>,
     },
-    /// A small document that comes too slowly.
+    /// A document or a layer that comes too slowly.
     #[error("{what} comes too slowly: {bytes} bytes in {seconds} s")]
     TooSlow {
-        /// The document.
+        /// The document or the layer's digest.
         what: String,
-        /// The bytes so far.
+        /// The bytes that came in this time.
         bytes: u64,
-        /// The time so far.
+        /// The time in which they came.
         seconds: u64,
     },
     /// The token server gave no token.

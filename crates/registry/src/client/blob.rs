@@ -3,8 +3,8 @@
 //! The reader keeps its position. When the connection ends early it opens a new one from there, at
 //! the same host and, when that fails permanently, at the next one (mirror, registry). If a server
 //! ignores `Range` and sends everything, the known part is skipped. The number of retries without a
-//! new byte is bounded, and so is their total. The end is exactly at the descriptor's size: a
-//! server that sends more is an error.
+//! new byte is bounded, and so is their total; a host that sends a byte now and then is left. The end
+//! is exactly at the descriptor's size: a server that sends more is an error.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use oci::{Descriptor, Reference};
 
+use super::response_text::Paced;
 use super::session::{Ask, encoded};
 use super::{Client, Endpoint, Inner};
 use crate::Error;
@@ -165,7 +166,9 @@ impl BlobReader {
                 found: begin.saturating_add(length),
             });
         }
-        let mut reader = response.body;
+        let (window, what) =
+            (self.inner.settings.timeouts.idle, self.descriptor.digest.to_string());
+        let mut reader = Box::new(Paced::new(response.body, window, what));
         let skip = self.position - begin;
         let skipped = io::copy(&mut reader.by_ref().take(skip), &mut io::sink());
         match skipped {
@@ -173,7 +176,8 @@ impl BlobReader {
             Ok(_) => Err(Error::Broken { host, reason: "it closed the connection".to_owned() }),
             Err(error) => {
                 let authority = endpoint.authority.clone();
-                Err(explain_io(error, authority, None))
+                Err(Error::from_io(error)
+                    .unwrap_or_else(|error| explain_io(error, authority, None)))
             }
         }
     }
@@ -251,7 +255,10 @@ impl Read for BlobReader {
                     return Ok(n);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => Error::Broken { host: body.host.clone(), reason: error.to_string() },
+                Err(error) => Error::from_io(error).unwrap_or_else(|error| Error::Broken {
+                    host: body.host.clone(),
+                    reason: error.to_string(),
+                }),
             };
             self.recover(error).map_err(Error::into_io)?;
         }

@@ -81,7 +81,7 @@ pub(crate) fn read_limited(
     Ok(bytes)
 }
 
-/// The slowest a small document may come on average, in bytes per second. A modem is faster; a
+/// The slowest a document or a layer may come on average, in bytes per second. A modem is faster; a
 /// server that sends a byte now and then would otherwise be waited for without end.
 const SLOWEST: u64 = 256;
 
@@ -108,6 +108,41 @@ impl<R: Read> Read for InTime<R> {
         if count > 0 && taken > self.grace + Duration::from_secs(self.received / SLOWEST) {
             let (what, bytes) = (std::mem::take(&mut self.what), self.received);
             return Err(Error::TooSlow { what, bytes, seconds: taken.as_secs() }.into_io());
+        }
+        Ok(count)
+    }
+}
+
+/// Reads a body of any length, and fails where one window of waiting brings less than [`SLOWEST`].
+/// What its reader does between two reads, such as unpacking to a slow disk, does not count.
+pub(crate) struct Paced<R> {
+    body: R,
+    window: Duration,
+    waited: Duration,
+    received: u64,
+    what: String,
+}
+
+impl<R> Paced<R> {
+    pub(crate) fn new(body: R, window: Duration, what: String) -> Self {
+        Self { body, window, waited: Duration::ZERO, received: 0, what }
+    }
+}
+
+impl<R: Read> Read for Paced<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let begun = Instant::now();
+        let count = self.body.read(buffer)?;
+        self.waited += begun.elapsed();
+        self.received += count as u64;
+        if self.waited < self.window {
+            return Ok(count);
+        }
+        let (bytes, waited) = (self.received, self.waited);
+        (self.received, self.waited) = (0, Duration::ZERO);
+        if count > 0 && u128::from(bytes) * 1000 < waited.as_millis() * u128::from(SLOWEST) {
+            let (what, seconds) = (self.what.clone(), waited.as_secs());
+            return Err(Error::TooSlow { what, bytes, seconds }.into_io());
         }
         Ok(count)
     }
@@ -192,6 +227,9 @@ mod tests {
             }
         }
         let slow = InTime::new(Drops, Duration::from_millis(50), "a manifest".to_owned());
+        let error = read_limited(slow, 100_000, String::new).unwrap_err();
+        assert!(matches!(error, Error::TooSlow { bytes: 1..=11, .. }), "{error}");
+        let slow = Paced::new(Drops, Duration::from_millis(50), "a layer".to_owned());
         let error = read_limited(slow, 100_000, String::new).unwrap_err();
         assert!(matches!(error, Error::TooSlow { bytes: 1..=11, .. }), "{error}");
         let early = InTime::new(Drops.take(20), Duration::from_mins(1), String::new());

@@ -427,6 +427,19 @@ fn a_manifest_that_trickles_is_not_waited_for() {
     assert_eq!(registry.asked("/manifests/").len(), 1);
 }
 
+#[test]
+fn a_layer_that_trickles_is_given_up() {
+    let (registry, image) = serve(Auth::Open, 20_000);
+    registry.fault("/blobs/", Fault::Slow(1, Duration::from_millis(20)), 10);
+    let mut settings = settings();
+    settings.timeouts.idle = Duration::from_millis(200);
+    let client = Client::new(settings).unwrap();
+    let reference = reference(&registry.host(), "a:1");
+    let error = read(&client, &reference, &layer_of(&image), 0).unwrap_err();
+    assert!(error.to_string().contains("comes too slowly"), "{error}");
+    assert!(registry.asked("/blobs/").len() <= 2, "{:?}", registry.asked("/blobs/"));
+}
+
 /// An encoding that was not asked for is undone for documents. A layer is taken as it is if its
 /// length is right, else refused in words.
 #[test]
