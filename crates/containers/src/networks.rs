@@ -1,8 +1,8 @@
 //! Networks with names as objects of their own: making, listing, describing and removing them.
 //!
 //! Addresses and members are the business of the crate [`net`]; which networks a container is in is
-//! a part of its record ([`crate::container::networks`]). Docker's networks `host` and `none` are
-//! listed and described too; they cannot be made or removed.
+//! a part of its record ([`crate::container::networks`]). Docker's networks `bridge`, `host` and
+//! `none` are listed and described too; they cannot be made or removed.
 
 mod several;
 
@@ -11,6 +11,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use engine::spec::NetworkMode;
+use net::definition::{BRIDGE, BRIDGE_ID};
 use net::{
     Definition, Network, Networks, Prefix, Request, Scope, Subnet, ipam, members, prefix, removal,
 };
@@ -48,7 +49,8 @@ struct BuiltIn {
     mode: NetworkMode,
 }
 
-const BUILT_IN: [BuiltIn; 2] = [
+const BUILT_IN: [BuiltIn; 3] = [
+    BuiltIn { name: BRIDGE, id: BRIDGE_ID, driver: DRIVER, mode: NetworkMode::Private },
     BuiltIn {
         name: "host",
         id: "686f737400000000000000000000000000000000000000000000000000000000",
@@ -191,6 +193,12 @@ fn ranges(subnets: &[String], ipv6: bool) -> Result<(Option<Subnet>, Option<Pref
     Ok((subnet, prefix))
 }
 
+/// The network of those that name none, where the switch makes it.
+pub(crate) fn bridge(store: &store::Store) -> Result<Network> {
+    let (routes, routes6) = routes();
+    Ok(Networks::of(store).bridge(time::now().to_string(), (&routes, &routes6))?)
+}
+
 /// The destinations of the host's routes.
 fn routes() -> (Vec<Subnet>, Vec<Prefix>) {
     // Without a network namespace of one's own it is the host's.
@@ -267,7 +275,7 @@ impl From<&BuiltIn> for Listed {
     }
 }
 
-/// The networks that the filters match, by name, with `host` and `none`; see [`FILTERS`].
+/// The networks that the filters match, by name, with those that are always there; see [`FILTERS`].
 ///
 /// # Errors
 /// If a filter `type` has a value that no network can have.
@@ -278,7 +286,8 @@ pub fn list(session: &Session, filters: &Filters) -> Result<Vec<Listed>> {
     }
     // Read only where it is asked for: it costs a look at every container.
     let used = filters.last("dangling").map(|_| used(session)).transpose()?.unwrap_or_default();
-    let made = Networks::of(session.store()?).list()?;
+    let mut made = Networks::of(session.store()?).list()?;
+    made.retain(|network| network.name() != BRIDGE);
     let made = made.into_iter().map(|network| Listed::from(network.definition().clone()));
     let mut all: Vec<Listed> = made.chain(BUILT_IN.iter().map(Listed::from)).collect();
     all.retain(|network| {
@@ -406,7 +415,22 @@ fn describe_built_in(session: &Session, built_in: &BuiltIn) -> Result<Value> {
             .then(|| (seen.container.id().to_owned(), connected(&name, "", ("", ""))))
     })?;
     let running = running.into_iter().flatten().collect();
-    Ok(described(&Listed::from(built_in), &[], &running))
+    let mut value = described(&Listed::from(built_in), &[], &running);
+    // Members of its switch have addresses; others are connected by a helper program each.
+    if built_in.name == BRIDGE
+        && let Some(made) = Networks::of(session.store()?).get(BRIDGE)?
+    {
+        let mut of_switch = describe(session, &made)?;
+        for key in ["Created", "IPAM"] {
+            value[key] = of_switch[key].take();
+        }
+        if let (Value::Object(all), Value::Object(members)) =
+            (&mut value["Containers"], of_switch["Containers"].take())
+        {
+            all.extend(members);
+        }
+    }
+    Ok(value)
 }
 
 /// An ethernet address in letters.

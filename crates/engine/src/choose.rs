@@ -117,12 +117,15 @@ pub fn choose(
     } else {
         let mut reasons = Vec::new();
         let named_network = matches!(config.network.mode, NetworkMode::Named(_));
+        // With --isolate namespaces are wanted, however limited the way out of them is.
+        let own_network = named_network
+            || config.network.mode == NetworkMode::Private && !config.security.isolate;
         let mut free = ENGINES.iter().copied().filter(|engine| {
             let has_networks = !named_network || engine.caps().named_networks;
             has_networks && !engine.is_only_by_name(facts)
         });
         let mut lesser = None;
-        let first = free.find(|engine| match fit(*engine, facts, named_network) {
+        let first = free.find(|engine| match fit(*engine, facts, own_network) {
             Fit::Unusable(why) => {
                 reasons.push(format!("{}: {why}", engine.name()));
                 false
@@ -141,17 +144,17 @@ pub fn choose(
     Ok(engine)
 }
 
-/// How well an engine fits where no mode is asked for. One whose networks with names are made of
-/// packets comes after the others where no helper can lead out of them: with addresses that are
-/// translated, programs reach what the host's programs reach, at the host's speed and without the
-/// limits of the way out by the switch.
-fn fit(engine: &dyn Engine, facts: &Facts, named_network: bool) -> Fit {
+/// How well an engine fits where no mode is asked for. One whose networks are made of packets comes
+/// after the others where no helper can lead out of them: with addresses that are translated,
+/// programs reach what the host's programs reach, at the host's speed and without the limits of the
+/// way out by the switch. `own_network`: the container has one, with a name or without.
+fn fit(engine: &dyn Engine, facts: &Facts, own_network: bool) -> Fit {
     let caps = engine.caps();
-    let is_of_packets = named_network && caps.named_networks && caps.network;
+    let is_of_packets = own_network && caps.named_networks && caps.network;
     let needs_way_out = is_of_packets && !facts.internal_networks;
     match (engine.probe(facts), facts.no_helper_out()) {
         (Fit::Ready, Some(why)) if needs_way_out => Fit::Degraded(format!(
-            "networks with names have a limited way out in it, by their switch, because {why}"
+            "networks have a limited way out in it, by their switch, because {why}"
         )),
         (fit, _) => fit,
     }
@@ -244,6 +247,7 @@ fn honours(engine: &dyn Engine, facts: &Facts, needs: &[Need]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::NetworkSpec;
 
     #[test]
     fn modes_without_an_engine_are_named() {
@@ -289,6 +293,23 @@ mod tests {
         assert!(error.contains("AppArmor") && error.contains("Yama"), "{error}");
         facts.texts_work = true;
         assert_eq!(choose(&facts, None, &config).unwrap().name(), "F2");
+    }
+
+    #[test]
+    fn a_private_network_without_a_helper_is_one_of_names() {
+        let network = |mode| NetworkSpec { mode, ..NetworkSpec::default() };
+        let private =
+            ContainerConfig { network: network(NetworkMode::Private), ..Default::default() };
+        let mut facts = Facts { inside_works: true, ..Facts::default() };
+        assert_eq!(choose(&facts, None, &private).unwrap().name(), "I1");
+        let mut isolated = private.clone();
+        isolated.security.isolate = true;
+        assert_eq!(choose(&facts, None, &isolated).unwrap().name(), "N1");
+        facts.pasta = Some("/usr/bin/pasta".into());
+        assert_eq!(choose(&facts, None, &private).unwrap().name(), "N1");
+        facts.no_tun = Some("EACCES".into());
+        assert_eq!(choose(&facts, None, &private).unwrap().name(), "I1");
+        assert_eq!(choose(&facts, None, &ContainerConfig::default()).unwrap().name(), "N1");
     }
 
     #[test]

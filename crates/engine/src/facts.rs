@@ -182,11 +182,9 @@ impl Facts {
             | NetworkMode::Named(_) => false,
         };
         let named = matches!(config.network.mode, NetworkMode::Named(_));
-        if named {
+        if private || named {
             facts.no_tun = sys::tap::check().err().map(|errno| Errno::from(errno).to_string());
             facts.link = context.env.get(LINK).cloned().unwrap_or_default();
-        }
-        if private || named {
             facts.pasta = host.programs.find("pasta");
             facts.slirp4netns = host.programs.find("slirp4netns");
             facts.no_default_route = !has_default_route();

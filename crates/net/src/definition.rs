@@ -16,7 +16,14 @@ use crate::subnet::Subnet;
 
 /// Names that mean something else where a network is named, in Docker, Podman or here.
 pub const RESERVED: [&str; 8] =
-    ["host", "none", "bridge", "default", "private", "pasta", "slirp4netns", "null"];
+    ["host", "none", BRIDGE, "default", "private", "pasta", "slirp4netns", "null"];
+
+/// The network of containers that have one of their own and name none, where the switch has to make
+/// it: as Docker's default network, which gives addresses and no names. A store makes it when it is
+/// first needed.
+pub const BRIDGE: &str = "bridge";
+/// Its id, the same in every store. Its digits begin with the letters of the name.
+pub const BRIDGE_ID: &str = "6272696467650000000000000000000000000000000000000000000000000000";
 
 /// Docker's word for the driver of these networks.
 pub const DRIVER: &str = "bridge";

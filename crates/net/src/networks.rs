@@ -136,8 +136,35 @@ impl<'store> Networks<'store> {
         (routes, routes6): (&[Subnet], &[Prefix]),
     ) -> Result<Network> {
         check_cluster(&request)?;
+        definition::check_name(&request.name)?;
+        let id = store::random_id().map_err(Error::store("make an id"))?;
+        self.make(request, id, (routes, routes6))
+    }
+
+    /// The network [`definition::BRIDGE`], made now if there is none. `created` is the time, RFC
+    /// 3339; the routes are as in [`Networks::create`].
+    ///
+    /// # Errors
+    /// Those of [`Networks::create`].
+    pub fn bridge(self, created: String, routes: (&[Subnet], &[Prefix])) -> Result<Network> {
+        if let Some(network) = self.get(definition::BRIDGE)? {
+            return Ok(network);
+        }
+        let name = definition::BRIDGE.to_owned();
+        let request = Request { name, created, ..Request::default() };
+        match self.make(request, definition::BRIDGE_ID.to_owned(), routes) {
+            Err(Error::Exists { name }) => self.find(&name),
+            made => made,
+        }
+    }
+
+    fn make(
+        self,
+        request: Request,
+        id: String,
+        (routes, routes6): (&[Subnet], &[Prefix]),
+    ) -> Result<Network> {
         let Request { name, created, scope, subnet, range, .. } = request;
-        definition::check_name(&name)?;
         scope.check()?;
         // What others add is not removed while this is held, and it comes before all other locks.
         let _lease = self.0.lease().map_err(Error::store("use the store"))?;
@@ -162,7 +189,6 @@ impl<'store> Networks<'store> {
             ipam::check_range(range, subnet, gateway)?;
         }
         let auxiliary = ipam::auxiliary(subnet, gateway, &request.auxiliary)?;
-        let id = store::random_id().map_err(Error::store("make an id"))?;
         let Request { internal, attachable, labels, options, .. } = request;
         let definition = Definition {
             name,

@@ -5,7 +5,7 @@
 
 use store::Store;
 
-use crate::definition::{Definition, Scope};
+use crate::definition::{BRIDGE, Definition, Scope};
 use crate::error::{Error, Result};
 use crate::members;
 use crate::networks::{IsAlive, Network, Networks};
@@ -20,7 +20,8 @@ pub fn remove(store: &Store, network: &Network, is_alive: &IsAlive<'_>) -> Resul
 
 /// Removes the networks without a living member that `select` chooses. It is called under the lock
 /// of all networks. Networks of a later version stay: their members may stand elsewhere. Those of
-/// several hosts stay, too: with one goes the key by which the others know this host.
+/// several hosts stay, too: with one goes the key by which the others know this host. [`BRIDGE`] is
+/// always there.
 pub fn prune(
     store: &Store,
     select: &dyn Fn(&Definition) -> bool,
@@ -30,7 +31,7 @@ pub fn prune(
     for network in Networks::of(store).list()? {
         let definition = network.definition();
         match remove_if(store, &network, is_alive, || {
-            definition.scope == Scope::Host && select(definition)
+            definition.scope == Scope::Host && definition.name != BRIDGE && select(definition)
         }) {
             Ok(true) => removed.push(definition.clone()),
             Ok(false) | Err(Error::InUse { .. }) => {}

@@ -11,7 +11,7 @@ use testkit::command::{Input, find_program, run_with, until};
 use testkit::skip::Outcome;
 use testkit::users::Setting;
 
-use crate::contract::world::{Case, LIMIT, World};
+use crate::contract::world::{Case, Container, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("host_by_default", host_by_default),
@@ -24,6 +24,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("ports_of_root", ports_of_root),
     ("without_default_route", without_default_route),
     ("another_helper_where_one_fails", another_helper_where_one_fails),
+    ("published_without_a_helper", published_without_a_helper),
     ("a_network_with_members_stays", a_network_with_members_stays),
     ("a_running_container_keeps_its_networks", a_running_container_keeps_its_networks),
 ];
@@ -224,6 +225,50 @@ fn another_helper_where_one_fails(w: &World) -> Outcome {
     let before = format!("export PATH={}:$PATH; ", directory.display());
     let said = interfaces(w, &Setting { before, ..Setting::default() }, &[]);
     assert!(said.contains("tap0") && said.contains("nameserver 10.0.2.3"), "{said}");
+    Ok(())
+}
+
+/// Where no helper program can be had, ports are published all the same, by another mode or by the
+/// switch of networks.
+fn published_without_a_helper(w: &World) -> Outcome {
+    if !["N1", "R1"].contains(&&*w.engine) && !translates(w) {
+        testkit::skip!("this mode has no networks with names");
+    }
+    let directory = w.files.join("no-helpers");
+    std::fs::create_dir_all(&directory).expect("a directory");
+    for program in ["newuidmap", "newgidmap"] {
+        if let Some(found) = find_program(program) {
+            // Another case may have made it.
+            let _ = std::os::unix::fs::symlink(found, directory.join(program));
+        }
+    }
+    let before = format!("export PATH={}; ", directory.display());
+    let setting = Setting { before, ..Setting::default() };
+    let isolate: &[&str] = if w.engine == "N1" { &["--isolate"] } else { &["--network=bridge"] };
+    for flags in [&[][..], isolate] {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr());
+        let free = free.expect("a port");
+        let c = Container::named(w, &w.name("no-helper"));
+        let publish = format!("127.0.0.1:{}:7777", free.port());
+        let flags = [&["--name", &c.name, "-p", &publish], flags].concat();
+        let words = w.words_for(&["run", "-d"], &flags, &["listen", "0.0.0.0:7777", "100"]);
+        run_with(&mut w.command_in(&setting, &words), Input::Null, LIMIT).ok();
+        let greeting = until(Duration::from_secs(20), || {
+            let mut stream = TcpStream::connect_timeout(&free, Duration::from_secs(1)).ok()?;
+            stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text).ok()?;
+            (!text.is_empty()).then_some(text)
+        });
+        assert_eq!(greeting.as_deref(), Some("hello from the guest\n"), "{flags:?}");
+        // What comes later is in the same network.
+        assert!(c.exec(&[], &["connect", "127.0.0.1:7777"]).ok().out().contains("hello"));
+        let members = w.coracle(&["network", "inspect", "bridge", "--format={{.Containers}}"]);
+        assert!(members.ok().out().contains(&c.name), "{members:?}");
+        w.coracle(&["rm", "-f", &c.name]).ok();
+        let members = w.coracle(&["network", "inspect", "bridge", "--format={{.Containers}}"]);
+        assert!(!members.ok().out().contains(&c.name), "{members:?}");
+    }
     Ok(())
 }
 

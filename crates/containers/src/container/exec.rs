@@ -47,8 +47,9 @@ pub fn exec(session: &Session, request: &ExecRequest) -> Result<Ended> {
             ),
         ));
     };
-    let record = record::read(&container)?;
+    let mut record = record::read(&container)?;
     launch::seal(session, record.config.security.isolate)?;
+    networks::as_started(session, container.id(), &mut record.config)?;
     let mut env = Vec::new();
     environment::apply(&mut env, request.env.iter().cloned());
     let overrides = Overrides {

@@ -161,6 +161,11 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
     if !run.explain && store.read_only().is_none() {
         convert::fit(session, store, &run.container, &mut record, engine)?;
     }
+    if member.is_some() {
+        networks::as_started(session, run.container.id(), &mut record.config)?;
+    } else if !run.explain {
+        networks::by_switch(session, &mut record.config, (engine, &facts))?;
+    }
     let lock = if store.read_only().is_some() { None } else { Some(run.container.lock_shared()?) };
     if !run.explain {
         // Under the container's lock, and before this process adopts orphans or enters a control

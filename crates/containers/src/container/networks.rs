@@ -18,6 +18,7 @@ use engine::facts::Facts;
 use engine::plan::{Link, NetworkPlace, Plan, PrivateBy, Source, Switch};
 use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec, Publish};
 use engine::supervise::state::{self, Observed};
+use net::definition::BRIDGE;
 use net::switch::{MTU, frame};
 use net::{
     Endpoint, Kind, Member, Network, Networks, agent, cluster, definition, hosts, ipam, members,
@@ -28,6 +29,7 @@ use store::{ContainerDir, Store};
 use super::group;
 use super::record::{self, Record};
 use crate::error::{Error, Result};
+use crate::networks::bridge;
 use crate::request::{networks, ports};
 use crate::session::Session;
 pub use explained::explained;
@@ -215,6 +217,56 @@ pub fn may_live(store: &Store, id: &str) -> bool {
 pub fn private_by(engine: &dyn Engine) -> PrivateBy {
     let caps = engine.caps();
     if caps.named_networks && !caps.network { PrivateBy::Translation } else { PrivateBy::Namespace }
+}
+
+/// Whether a container has a network of its own without a name.
+fn has_private(config: &ContainerConfig) -> bool {
+    match config.network.mode {
+        NetworkMode::Private => true,
+        NetworkMode::Default => config.security.isolate,
+        _ => false,
+    }
+}
+
+/// A container in a namespace whose private network no helper program can connect gets it from the
+/// switch, as a member of the network [`BRIDGE`], for this start.
+pub fn by_switch(
+    session: &Session,
+    config: &mut ContainerConfig,
+    (engine, facts): (&dyn Engine, &Facts),
+) -> Result<()> {
+    let can = engine.caps().named_networks && private_by(engine) == PrivateBy::Namespace;
+    if has_private(config) && can && facts.no_helper_out().is_some() {
+        bridge(session.store()?)?;
+        enter_bridge(config);
+        // By itself another mode would be chosen for a network with a name.
+        config.exec_mode = Some(engine.name().to_owned());
+    }
+    Ok(())
+}
+
+fn enter_bridge(config: &mut ContainerConfig) {
+    let wanted = Membership { name: BRIDGE.to_owned(), ..Membership::default() };
+    put(&mut config.network, vec![wanted]);
+}
+
+/// The network [`BRIDGE`], if the container is a member of it.
+fn bridge_of(store: &Store, id: &str, config: &ContainerConfig) -> Result<Option<Network>> {
+    if !has_private(config) {
+        return Ok(None);
+    }
+    let Some(network) = Networks::of(store).get(BRIDGE)? else { return Ok(None) };
+    let is_member = members::list(&network)?.iter().any(|entry| entry.id == id);
+    Ok(Some(network).filter(|_| is_member))
+}
+
+/// Gives the configuration of a container that lives the networks that it got when it started; see
+/// [`by_switch`].
+pub fn as_started(session: &Session, id: &str, config: &mut ContainerConfig) -> Result<()> {
+    if bridge_of(session.store()?, id, config)?.is_some() {
+        enter_bridge(config);
+    }
+    Ok(())
 }
 
 /// Lets a container that is about to start into its networks: it gets its addresses, and the other
@@ -436,8 +488,9 @@ pub fn place(
 pub fn leave(session: &Session, container: &ContainerDir, config: &ContainerConfig) -> Result<()> {
     // One that was removed meanwhile has nobody.
     let names = config.network.networks.iter().map(std::slice::from_ref);
-    let networks: Vec<Network> =
+    let mut networks: Vec<Network> =
         names.filter_map(|one| find(session, one).ok()).flatten().collect();
+    networks.extend(bridge_of(session.store()?, container.id(), config)?);
     for network in &networks {
         members::leave(network, container.id())?;
     }
@@ -474,7 +527,8 @@ pub(super) fn renamed(session: &Session, container: &ContainerDir) -> Result<()>
 /// Has the live members of networks know each other's names: writes their `/etc/hosts`.
 pub(crate) fn tell(store: &Store, networks: &[Network]) -> Result<()> {
     let mut told = HashSet::new();
-    for entry in networks.iter().map(members::list).collect::<net::Result<Vec<_>>>()?.concat() {
+    let named = networks.iter().filter(|network| network.name() != BRIDGE);
+    for entry in named.map(members::list).collect::<net::Result<Vec<_>>>()?.concat() {
         let Ok(container) = store.containers().find(&entry.id) else { continue };
         if !told.insert(entry.id.clone()) {
             continue;
@@ -505,7 +559,12 @@ pub(crate) fn tell(store: &Store, networks: &[Network]) -> Result<()> {
 
 /// The lines for a container of its networks.
 fn lines(id: &str, networks: &[Network]) -> net::Result<Vec<String>> {
-    let entries = networks.iter().map(remote::members).collect::<net::Result<Vec<_>>>()?;
+    let mut entries = networks.iter().map(remote::members).collect::<net::Result<Vec<_>>>()?;
+    for (network, entries) in networks.iter().zip(&mut entries) {
+        if network.name() == BRIDGE {
+            entries.retain(|entry| entry.id == id);
+        }
+    }
     let named: Vec<hosts::Named<'_>> =
         networks.iter().zip(&entries).map(|(one, list)| (one.definition(), &**list)).collect();
     Ok(hosts::lines(id, &named))

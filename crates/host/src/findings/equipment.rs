@@ -83,19 +83,33 @@ fn mpi(host: &Host) -> Finding {
     Finding::note("MPI", value, "PATH, mpiexec --version")
 }
 
+/// What connects a container's own network with the outside. The helper programs open the TUN.
+fn private_network(host: &Host, helpers: &[String]) -> Finding {
+    let by_switch = |why: &str, advice: Option<&str>| {
+        let value = format!("by the networks' own switch, with its limits: {why}");
+        let finding = Finding::note("private network", value, "PATH, /dev/net/tun");
+        match advice {
+            Some(advice) => finding.advise(advice),
+            None => finding,
+        }
+    };
+    match host.networking.tun.why() {
+        _ if helpers.is_empty() => by_switch(
+            "neither pasta nor slirp4netns is installed",
+            Some("install passt (pasta) or slirp4netns"),
+        ),
+        Some(why) => by_switch(why, host.networking.tun.advice()),
+        None => Finding::note("private network", helpers.join(" "), "PATH, /dev/net/tun")
+            .at(Level::Good),
+    }
+}
+
 pub(super) fn programs(host: &Host) -> Vec<Finding> {
     let list = |names: &[&str]| -> Vec<String> {
         let found = names.iter().filter_map(|name| host.programs.found.get(*name));
         found.map(|path| path.display().to_string()).collect()
     };
-    let network = list(&["pasta", "slirp4netns"]);
-    let network = if network.is_empty() {
-        Finding::note("private network", "no helper", "PATH")
-            .at(Level::Warn)
-            .advise("install passt (pasta) or slirp4netns; the networks host and none need neither")
-    } else {
-        Finding::note("private network", network.join(" "), "PATH").at(Level::Good)
-    };
+    let network = private_network(host, &list(&["pasta", "slirp4netns"]));
     let runtimes = list(&["runc", "crun", "apptainer", "singularity"]);
     let runtimes = if runtimes.is_empty() { "none".into() } else { runtimes.join(" ") };
     let known = ["pasta", "slirp4netns", "runc", "crun", "apptainer", "singularity"];
