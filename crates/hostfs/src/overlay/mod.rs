@@ -25,7 +25,8 @@
 //!
 //! Unlike overlayfs, a regular file that only gets another name is linked and not copied: the upper
 //! directory may have hard links of the image's files, which are copied before they are written to.
-//! And directories of the image can be renamed.
+//! (If the layers are in two mounts, the kernel makes no such links. A rename is `EXDEV` then, and
+//! the view asks for a copy before it tries again.) And directories of the image can be renamed.
 
 mod adopt;
 mod directories;

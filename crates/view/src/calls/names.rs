@@ -348,7 +348,7 @@ fn rename<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Result<V
             || flags & EXCHANGE != 0 && moves_cached(context, new, 1));
     let identity = emulated(context, old.kind).filter(|_| flags & WHITEOUT != 0);
     let flags = if identity.is_some() { flags & !WHITEOUT } else { *flags };
-    clearing_cache(context, known || identity.is_some(), |context| {
+    let renamed = clearing_cache(context, known || identity.is_some(), |context| {
         let call = |context: &mut CallContext<'_, N>| {
             let buffers = &*context.buffers;
             let (from, to) = (buffers.found[0].as_c_str(), buffers.found[1].as_c_str());
@@ -360,8 +360,28 @@ fn rename<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Result<V
             result => result?,
         }
         identity.map_or(Ok(()), |identity| make_whiteout(context, old, &identity))
-    })?;
-    Ok(Verdict::Done(0))
+    });
+    match renamed {
+        Err(Errno::EXDEV) => own_renamed(context, pair),
+        result => result.map(|()| Verdict::Done(0)),
+    }
+}
+
+/// Asks for a copy of a file of the image that a `rename` moves, after which it is tried again. The
+/// image and what the container has changed may lie in two mounts of one file system, and between
+/// those the kernel makes no second name of a file. `EXDEV` if no file is the image's.
+fn own_renamed<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Result<Verdict> {
+    let exchanged = pair.flags & EXCHANGE != 0;
+    for (place, which) in
+        [(&pair.old, 0), (&pair.new, 1)].into_iter().take(1 + usize::from(exchanged))
+    {
+        if let Ok(found) = facts(context, place, which)
+            && is_shared(context, place.kind, &found)
+        {
+            return copy_up(context, place, which);
+        }
+    }
+    Err(Errno::EXDEV)
 }
 
 /// Opens directories that a `rename` moves to their owner. Returns true if it was done.

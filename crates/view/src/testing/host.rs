@@ -330,6 +330,11 @@ impl Host for Fake {
             return Err(Errno::EBUSY);
         }
         let id = old.node.ok_or(Errno::ENOENT)?;
+        let exchanged = new.node.filter(|_| flags & RENAME_EXCHANGE != 0);
+        let mut moved = [Some(id), exchanged].into_iter().flatten();
+        if self.image_apart && moved.any(|id| self.image.contains_key(&(id as u64 + 1))) {
+            return Err(Errno::EXDEV);
+        }
         if flags & RENAME_NOREPLACE != 0 && new.node.is_some() {
             return Err(Errno::EEXIST);
         }

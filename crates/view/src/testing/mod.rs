@@ -65,6 +65,8 @@ pub struct Fake {
     pub scratch: u64,
     /// Inodes that are shared with the image, with the number of their links inside it.
     pub image: BTreeMap<u64, u32>,
+    /// The image is another mount: its files get no other names.
+    pub image_apart: bool,
     /// Files that were copied up.
     pub copied: Vec<String>,
     /// What other threads do while this one pauses, last first. Without it nothing is waited for.
@@ -126,6 +128,7 @@ impl Fake {
             memory: BTreeMap::new(),
             scratch: 0x10_0000,
             image: BTreeMap::new(),
+            image_apart: false,
             copied: Vec::new(),
             others: Vec::new(),
             others_at_name: Vec::new(),

@@ -77,6 +77,29 @@ fn reading_and_replacing_copies_nothing() {
 }
 
 #[test]
+fn a_rename_copies_where_the_image_is_another_mount() {
+    const EXCHANGE: u64 = 2;
+    let exchange = |old, new| [N(HERE), T(old), N(HERE), T(new), N(EXCHANGE)];
+    for make in [plain, root] {
+        for (op, arguments) in [
+            (Op::Rename, &[T("/etc/passwd"), T("/tmp/moved")][..]),
+            (Op::Renameat2, &exchange("/etc/passwd", "file")),
+            (Op::Renameat2, &exchange("file", "/etc/passwd")),
+        ] {
+            let mut bench = shared(make());
+            bench.fake.image_apart = true;
+            let image = bench.fake.at("/c/etc/passwd");
+            assert_eq!(enter(&mut bench, op, arguments), DONE);
+            assert_eq!(bench.fake.copied, ["/c/etc/passwd"]);
+            assert_eq!(bench.fake.tree.nodes[image].links, 1);
+            // What is not the image's is not copied, and the error stays.
+            assert_eq!(enter(&mut bench, Op::Rename, &[T("sub"), T("/tmp/sub")]), DONE);
+            assert_eq!(bench.fake.copied.len(), 1);
+        }
+    }
+}
+
+#[test]
 fn the_same_inode_elsewhere_is_not_the_images() {
     let mut bench = root();
     let id = bench.fake.at("/vol/data");
