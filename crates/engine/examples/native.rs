@@ -74,7 +74,7 @@ fn run() -> engine::Result<i32> {
     if verb == "plan" {
         let plan: Plan =
             serde_json::from_str(&text).map_err(|error| invalid("plan", error.to_string()))?;
-        return Native.become_guest(&plan).map(engine::choose::Ended::code);
+        return Native.become_guest(&plan, &mut || {}).map(engine::choose::Ended::code);
     }
     let setup: Setup =
         serde_json::from_str(&text).map_err(|error| invalid("file", error.to_string()))?;
@@ -103,7 +103,7 @@ fn run() -> engine::Result<i32> {
                     .unwrap_or_else(|| 128 + status.terminating_signal().unwrap_or(0))
             }))
         }
-        _ => setup.engine().become_guest(&plan).map(engine::choose::Ended::code),
+        _ => setup.engine().become_guest(&plan, &mut || {}).map(engine::choose::Ended::code),
     }
 }
 

@@ -37,9 +37,34 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("mode_is_kept", mode_is_kept),
     ("a_process_left_behind_counts_as_running", a_process_left_behind_counts_as_running),
     ("processes_left_behind_are_ended", processes_left_behind_are_ended),
+    ("commands_do_not_wait_for_a_program", commands_do_not_wait_for_a_program),
 ];
 
 const TEN: Duration = Duration::from_secs(10);
+
+/// Where a process without a supervisor's duties stays beside the program, it holds no lock that
+/// commands would wait for.
+fn commands_do_not_wait_for_a_program(w: &World) -> Outcome {
+    let own_pids = w.has_overlay().then_some(&["--pid=private"][..]);
+    for flags in [&[][..], &["--init"]].into_iter().chain(own_pids) {
+        let c = Container::named(w, &w.name("unlocked"));
+        let mode = w.mode();
+        let mut words = vec!["create", &mode, "--log-driver=none", "--name", &c.name];
+        words.extend(flags);
+        words.push(&w.image);
+        w.coracle(&words).ok();
+        let words = ["run", &c.name, "/bin/guest", "say", "up", ";", "sleep", "300"];
+        let mut run = Running::start(&mut w.command(&words));
+        run.expect("up");
+        let refused = w.coracle(&["clone", &c.name]);
+        let text = refused.err();
+        assert!(refused.code() != 0 && text.contains("running"), "{flags:?}: {refused:?}");
+        assert!(!text.contains("waiting for"), "{flags:?}: {refused:?}");
+        w.coracle(&["rm", "-f", &c.name]).ok();
+        run.end(TEN);
+    }
+    Ok(())
+}
 
 fn detached_prints_the_id_and_returns(w: &World) -> Outcome {
     let name = w.name("bg");

@@ -218,9 +218,10 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
         let ended = engine::engines::stay(prepared.engine, &prepared.plan, None, lock)?;
         return Ok(Ended::Exited(ended.code() as u8));
     }
-    // The lock goes with `execve`; until then the container cannot be removed.
-    let ended = prepared.engine.become_guest(&prepared.plan)?;
-    drop(lock);
+    // Until the program runs, the container cannot be removed. From then on its processes show that
+    // it is used, and a command that wants the lock would wait for the program's end.
+    let mut lock = lock;
+    let ended = prepared.engine.become_guest(&prepared.plan, &mut || lock = None)?;
     Ok(Ended::Exited(ended.code() as u8))
 }
 

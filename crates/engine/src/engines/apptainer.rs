@@ -13,7 +13,7 @@
 //! as in the other engines.
 
 use super::contract::{
-    Asked, CallsBy, Caps, Engine, Fit, Helper, IdsFrom, MadeFiles, Properties, RootKind,
+    Asked, Begun, CallsBy, Caps, Engine, Fit, Helper, IdsFrom, MadeFiles, Properties, RootKind,
 };
 use super::external::first_process::WORD;
 use super::external::handed::{Handed, Order, memory, open, pipe};
@@ -100,9 +100,9 @@ impl Engine for Apptainer {
         spawn_elsewhere(pty, streams, |ties, _| start(plan, ties))
     }
 
-    fn become_guest(&self, plan: &Plan) -> Result<Ended> {
+    fn become_guest(&self, plan: &Plan, begun: Begun<'_>) -> Result<Ended> {
         let streams = Streams { tied: true, ..Streams::default() };
-        attend(Some(&plan.place), || self.spawn(plan, streams))
+        attend(Some(&plan.place), || self.spawn(plan, streams).inspect(|_| begun()))
     }
 }
 

@@ -136,6 +136,10 @@ pub struct Caps {
     pub limits: bool,
 }
 
+/// Called when the program runs, in a process that stays beside it: what is held for the start
+/// alone is given back there.
+pub type Begun<'a> = &'a mut dyn FnMut();
+
 /// How well an engine fits a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fit {
@@ -186,14 +190,15 @@ pub trait Engine: Sync {
     }
     /// Turns the calling process into the plan's program. Where the program needs a parent (a pid
     /// namespace of its own), the calling process stays as that parent, passes signals on, and this
-    /// returns how the program ended.
+    /// returns how the program ended. It calls `begun` when the program runs; a process that
+    /// becomes the program does not, and what it holds goes with `execve`.
     ///
     /// On an error the calling process may be in other namespaces, with another root: it can print
     /// the error and exit, and do nothing else.
-    fn become_guest(&self, plan: &Plan) -> Result<Ended>;
+    fn become_guest(&self, plan: &Plan, begun: Begun<'_>) -> Result<Ended>;
     /// As [`Engine::become_guest`], among the processes of a running container.
     fn become_resident(&self, pid: u32, plan: &Plan) -> Result<Ended> {
         let _ = pid;
-        self.become_guest(plan)
+        self.become_guest(plan, &mut || {})
     }
 }

@@ -20,7 +20,7 @@ pub mod oci;
 pub mod ptrace;
 
 pub use contract::{
-    Asked, CallsBy, Caps, Engine, Fit, Helper, IdsFrom, MadeFiles, Properties, RootKind,
+    Asked, Begun, CallsBy, Caps, Engine, Fit, Helper, IdsFrom, MadeFiles, Properties, RootKind,
 };
 
 use crate::error::Result;

@@ -1,6 +1,8 @@
 //! N1: the kernel's namespaces and overlay, entered without privilege.
 
-use super::contract::{Asked, CallsBy, Engine, Fit, IdsFrom, MadeFiles, Properties, RootKind};
+use super::contract::{
+    Asked, Begun, CallsBy, Engine, Fit, IdsFrom, MadeFiles, Properties, RootKind,
+};
 use super::namespaces;
 use super::namespaces::run::{Target, here, spawn};
 use crate::error::Result;
@@ -49,11 +51,11 @@ impl Engine for Native {
         spawn(plan, Target::Process(pid), None, streams)
     }
 
-    fn become_guest(&self, plan: &Plan) -> Result<Ended> {
-        here(plan, Target::Container)
+    fn become_guest(&self, plan: &Plan, begun: Begun<'_>) -> Result<Ended> {
+        here(plan, Target::Container, begun)
     }
 
     fn become_resident(&self, pid: u32, plan: &Plan) -> Result<Ended> {
-        here(plan, Target::Process(pid))
+        here(plan, Target::Process(pid), &mut || {})
     }
 }

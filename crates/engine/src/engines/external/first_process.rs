@@ -164,7 +164,7 @@ fn follow(
     let name = engine.unwrap_or_default();
     let engine =
         by_name(&name).ok_or_else(|| Error::Vanished(format!("instructions: engine {name}")))?;
-    engine.become_guest(&plan).map(|ended| ended.code() as u8)
+    engine.become_guest(&plan, &mut || {}).map(|ended| ended.code() as u8)
 }
 
 /// Stays as the container's init; returns in the child that becomes the program.

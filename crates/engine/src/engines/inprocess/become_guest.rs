@@ -13,12 +13,12 @@ use super::Mode;
 use super::first_exec::{Caller, Program};
 use super::shared::Shared;
 use super::stage_file::{self, StageFile};
-use crate::engines::Engine as _;
 use crate::engines::interpose::emulators;
 use crate::engines::interpose::host::HostCalls;
 use crate::engines::interpose::prepare::{Files, Prepared};
 use crate::engines::interpose::run::{self, Ready, Ties};
 use crate::engines::interpose::world::{Bound, Compiled};
+use crate::engines::{Begun, Engine as _};
 use crate::error::{Error, Result};
 use crate::exit::Ended;
 use crate::launch::program::{self, Try};
@@ -37,8 +37,8 @@ use view::world::{Emulator, Identity, Kind};
 use view::{Task, World};
 
 /// Runs the start in the calling process.
-pub(super) fn here(mode: Mode, plan: &Plan) -> Result<Ended> {
-    run::here(&|plan, ties, ready| become_guest(mode, plan, ties, ready), plan)
+pub(super) fn here(mode: Mode, plan: &Plan, begun: Begun<'_>) -> Result<Ended> {
+    run::here(&|plan, ties, ready| become_guest(mode, plan, ties, ready), plan, begun)
 }
 
 /// Starts as a child of the caller.

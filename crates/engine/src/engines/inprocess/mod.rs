@@ -35,7 +35,9 @@ pub mod probe;
 mod shared;
 mod stage_file;
 
-use super::contract::{Asked, CallsBy, Engine, Fit, IdsFrom, MadeFiles, Properties, RootKind};
+use super::contract::{
+    Asked, Begun, CallsBy, Engine, Fit, IdsFrom, MadeFiles, Properties, RootKind,
+};
 use super::interpose;
 use crate::error::Result;
 use crate::exit::Ended;
@@ -110,8 +112,8 @@ impl Engine for Mode {
         become_guest::spawn(*self, plan, streams)
     }
 
-    fn become_guest(&self, plan: &Plan) -> Result<Ended> {
-        become_guest::here(*self, plan)
+    fn become_guest(&self, plan: &Plan, begun: Begun<'_>) -> Result<Ended> {
+        become_guest::here(*self, plan, begun)
     }
 }
 

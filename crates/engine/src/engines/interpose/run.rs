@@ -8,6 +8,7 @@ use super::host::Parts;
 use super::image_inodes::ImageInodes;
 use super::inode_log::InodeLog;
 use super::prepare::{self, Prepared};
+use crate::engines::Begun;
 use crate::error::{Error, Result};
 use crate::exit::Ended;
 use crate::launch::init::{self, stay};
@@ -48,8 +49,12 @@ pub(in crate::engines) struct Ties {
 }
 
 /// Runs the start in the calling process.
-pub(in crate::engines) fn here(become_guest: Become<'_>, plan: &Plan) -> Result<Ended> {
-    start(become_guest, plan, Ties::default())
+pub(in crate::engines) fn here(
+    become_guest: Become<'_>,
+    plan: &Plan,
+    begun: Begun<'_>,
+) -> Result<Ended> {
+    start(become_guest, plan, Ties::default(), begun)
 }
 
 /// Starts as a child of the caller.
@@ -61,7 +66,7 @@ pub(in crate::engines) fn spawn(
     spawn_with(Pty::passed(streams.session), streams, |ties, _| {
         let spawn::Ties { tied, terminal } = ties;
         let terminal = matches!(terminal, Terminal::Given);
-        start(become_guest, plan, Ties { tied, terminal, forked: true })
+        start(become_guest, plan, Ties { tied, terminal, forked: true }, &mut || {})
     })
 }
 
@@ -69,7 +74,7 @@ fn number(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get() as u32
 }
 
-fn start(become_guest: Become<'_>, plan: &Plan, ties: Ties) -> Result<Ended> {
+fn start(become_guest: Become<'_>, plan: &Plan, ties: Ties, begun: Begun<'_>) -> Result<Ended> {
     let ready = program::ready(&plan.process)?;
     let records = Records::open(&plan.place)?;
     let turn = records.begin()?;
@@ -85,7 +90,7 @@ fn start(become_guest: Become<'_>, plan: &Plan, ties: Ties) -> Result<Ended> {
     }
     let ready = Ready { program: ready, prepared, records, fresh, turn };
     if plan.init {
-        return with_init(become_guest, plan, ties, ready);
+        return with_init(become_guest, plan, ties, ready, begun);
     }
     match become_guest(plan, ties, ready) {
         Ok(never) => match never {},
@@ -105,7 +110,13 @@ pub(in crate::engines) struct Ready {
 }
 
 /// Stays as the container's init, which is no guest; the program is a child.
-fn with_init(become_guest: Become<'_>, plan: &Plan, ties: Ties, ready: Ready) -> Result<Ended> {
+fn with_init(
+    become_guest: Become<'_>,
+    plan: &Plan,
+    ties: Ties,
+    ready: Ready,
+    begun: Begun<'_>,
+) -> Result<Ended> {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let (mut sender, mut receiver) = report::pipe()?;
     let child = match fork::child()? {
@@ -131,6 +142,7 @@ fn with_init(become_guest: Become<'_>, plan: &Plan, ties: Ties, ready: Ready) ->
     }
     let records = Records::existing(&plan.place);
     let held = records.as_ref().and_then(|records| records.hold(number(child)).ok());
+    begun();
     let ended = init::run_init(child);
     records.inspect(|records| records.remove(number(child)));
     drop(held);

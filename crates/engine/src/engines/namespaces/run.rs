@@ -14,6 +14,7 @@ use super::enter;
 use super::first_process::{self, First};
 use super::leave::{leave_host, unshare};
 use super::links;
+use crate::engines::Begun;
 use crate::error::{Error, Result};
 use crate::exit::Ended;
 use crate::launch::etc_files::{give_to_root, write_all};
@@ -44,9 +45,17 @@ pub(in crate::engines) enum Target {
 /// of its process.
 pub(in crate::engines) type Make<'a> = &'a dyn Fn(Ties, &Records) -> Result<u32>;
 
+/// Who learns that the program runs.
+enum Told<'a> {
+    /// The process whose child the program is to be.
+    Caller(&'a mut StatusSender),
+    /// This process, if it stays beside the program.
+    Itself(Begun<'a>),
+}
+
 /// Starts in the calling process.
-pub(in crate::engines) fn here(plan: &Plan, target: Target) -> Result<Ended> {
-    start(plan, target, None, Ties::default(), None)
+pub(in crate::engines) fn here(plan: &Plan, target: Target, begun: Begun<'_>) -> Result<Ended> {
+    start(plan, target, None, Ties::default(), Told::Itself(begun))
 }
 
 /// Starts as a child of the caller. `make`: what makes the container where it does not run yet,
@@ -60,7 +69,7 @@ pub(in crate::engines) fn spawn(
     // What another program does in its start is not known here.
     let streams = Streams { borrows: streams.borrows && make.is_none(), ..streams };
     spawn_with(Pty::of(plan, streams.session)?, streams, |ties, sender| {
-        start(plan, target, make, ties, Some(sender))
+        start(plan, target, make, ties, Told::Caller(sender))
     })
 }
 
@@ -89,7 +98,7 @@ fn start(
     target: Target,
     make: Option<Make<'_>>,
     ties: Ties,
-    sender: Option<&mut StatusSender>,
+    told: Told<'_>,
 ) -> Result<Ended> {
     let program = program::ready(&plan.process)?;
     let records = Records::open(&plan.place)?;
@@ -102,14 +111,14 @@ fn start(
     }
     let (fresh, pid_namespace, assistant) = match (member, make) {
         (Member::Entered(pid_namespace), _) => (false, pid_namespace, None),
-        (Member::None, Some(make)) => return made_elsewhere(make, ties, &records, turn, sender),
+        (Member::None, Some(make)) => return made_elsewhere(make, ties, &records, turn, told),
         (Member::None, None) => {
             let (pid_namespace, assistant) = make_namespaces(plan, &records)?;
             (true, pid_namespace, assistant)
         }
     };
     let way = Way { plan, fresh, program, ties, pid_namespace };
-    run_in_namespaces(way, records, turn, assistant, sender)
+    run_in_namespaces(way, records, turn, assistant, told)
 }
 
 /// Has another program make the container.
@@ -118,7 +127,7 @@ fn made_elsewhere(
     ties: Ties,
     records: &Records,
     turn: Turn,
-    sender: Option<&mut StatusSender>,
+    told: Told<'_>,
 ) -> Result<Ended> {
     // Before anything is mounted; the program's own record takes its place.
     let starter = records.hold(std::process::id())?;
@@ -126,7 +135,7 @@ fn made_elsewhere(
     records.remove(std::process::id());
     drop(starter);
     let pid = pid?;
-    if let Some(sender) = sender {
+    if let Told::Caller(sender) = told {
         sender.process(pid);
     }
     drop(turn);
@@ -226,22 +235,26 @@ fn run_in_namespaces(
     records: Records,
     turn: Turn,
     assistant: Option<Assistant>,
-    sender: Option<&mut StatusSender>,
+    told: Told<'_>,
 ) -> Result<Ended> {
     let turn = descriptor::park(turn)?;
     let forks = way.plan.init && way.fresh || !matches!(way.pid_namespace, PidNamespace::Same);
     let inside = Inside { way, records, turn, assistant };
     if !forks {
-        return inside.become_program(sender.as_deref().map(AsFd::as_fd));
+        let status = match &told {
+            Told::Caller(sender) => Some(sender.as_fd()),
+            Told::Itself(_) => None,
+        };
+        return inside.become_program(status);
     }
     match &inside.way.pid_namespace {
         PidNamespace::Same => {}
         PidNamespace::New => unshare(Kinds::PID)?,
         PidNamespace::Enter(later) => later.enter()?,
     }
-    match sender {
-        None => inside.wait_for_child(),
-        Some(sender) => inside.leave_to_sibling(sender),
+    match told {
+        Told::Itself(begun) => inside.wait_for_child(begun),
+        Told::Caller(sender) => inside.leave_to_sibling(sender),
     }
 }
 
@@ -284,7 +297,7 @@ impl Inside<'_> {
     }
 
     /// Forks the program's process and waits for its end, passing signals on to it.
-    fn wait_for_child(self) -> Result<Ended> {
+    fn wait_for_child(self, begun: Begun<'_>) -> Result<Ended> {
         let Self { mut way, records, turn, assistant } = self;
         // A signal that kills the waiting parent is meant for the program.
         way.ties.tied = true;
@@ -314,6 +327,7 @@ impl Inside<'_> {
         let outcome = receiver.outcome();
         drop((turn, receiver));
         let ended = if outcome.is_ok() {
+            begun();
             init::run_init(child)
         } else {
             let _ = fork::wait(child);

@@ -32,7 +32,7 @@ mod bundle_dir;
 mod container;
 
 use super::contract::{
-    Asked, CallsBy, Caps, Engine, Fit, Helper, IdsFrom, MadeFiles, Properties, RootKind,
+    Asked, Begun, CallsBy, Caps, Engine, Fit, Helper, IdsFrom, MadeFiles, Properties, RootKind,
 };
 use super::external::handed::Order;
 use super::namespaces::run::{self, Target};
@@ -127,14 +127,14 @@ impl Engine for Mode {
         }
     }
 
-    fn become_guest(&self, plan: &Plan) -> Result<Ended> {
+    fn become_guest(&self, plan: &Plan, begun: Begun<'_>) -> Result<Ended> {
         let streams = Streams { tied: true, ..Streams::default() };
-        attend(Some(&plan.place), || self.spawn(plan, streams))
+        attend(Some(&plan.place), || self.spawn(plan, streams).inspect(|_| begun()))
     }
 
     fn become_resident(&self, pid: u32, plan: &Plan) -> Result<Ended> {
         match self {
-            Self::Plain => run::here(plan, Target::Process(pid)),
+            Self::Plain => run::here(plan, Target::Process(pid), &mut || {}),
             Self::Filtered | Self::EveryCall => {
                 adopt_orphans()?;
                 let streams = Streams { tied: true, ..Streams::default() };

@@ -11,6 +11,7 @@
 use super::Mode;
 use super::attach::{Guest, attach};
 use super::tracer::{Settings, Tracer};
+use crate::engines::Begun;
 use crate::engines::interpose::emulators;
 use crate::engines::interpose::host::HostCalls;
 use crate::engines::interpose::prepare::{self, Files, Prepared};
@@ -44,8 +45,8 @@ fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
 }
 
 /// Runs the start in the calling process.
-pub(super) fn here(mode: Mode, plan: &Plan) -> Result<Ended> {
-    run::here(&|plan, ties, ready| become_guest(mode, plan, ties, ready), plan)
+pub(super) fn here(mode: Mode, plan: &Plan, begun: Begun<'_>) -> Result<Ended> {
+    run::here(&|plan, ties, ready| become_guest(mode, plan, ties, ready), plan, begun)
 }
 
 /// Starts as a child of the caller.

@@ -44,7 +44,9 @@ mod tracer;
 pub use backend::TracerHost;
 pub use tracer::{Settings, Tracer};
 
-use super::contract::{Asked, CallsBy, Engine, Fit, IdsFrom, MadeFiles, Properties, RootKind};
+use super::contract::{
+    Asked, Begun, CallsBy, Engine, Fit, IdsFrom, MadeFiles, Properties, RootKind,
+};
 use super::interpose;
 use crate::error::Result;
 use crate::exit::Ended;
@@ -91,7 +93,7 @@ impl Engine for Mode {
         become_guest::spawn(*self, plan, streams)
     }
 
-    fn become_guest(&self, plan: &Plan) -> Result<Ended> {
-        become_guest::here(*self, plan)
+    fn become_guest(&self, plan: &Plan, begun: Begun<'_>) -> Result<Ended> {
+        become_guest::here(*self, plan, begun)
     }
 }
