@@ -237,12 +237,15 @@ fn descriptors_pass_and_none_leak(w: &World) -> Outcome {
     Ok(())
 }
 
+/// Signals 32 and 33, which `posix_spawn` makes ignored.
+pub(crate) const OF_THE_C_LIBRARY: u64 = 0b11 << 31;
+
 /// Signals that a container's program may ignore: those that any program which this suite starts
-/// ignores, and the two of the C library itself, which `posix_spawn` makes ignored.
+/// ignores, and the two of the C library itself.
 pub(crate) fn may_be_ignored(w: &World) -> u64 {
     let mut shown = w.user.command("cat", &w.home);
     let status = run_with(shown.arg("/proc/self/status"), Input::Null, LIMIT).ok().out();
-    0b11 << 31 | mask(&status, "SigIgn:")
+    OF_THE_C_LIBRARY | mask(&status, "SigIgn:")
 }
 
 /// A mask of `/proc/PID/status`.

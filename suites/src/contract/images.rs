@@ -199,7 +199,7 @@ fn index_of_the_image(w: &World) -> Outcome {
     let none = own.coracle(&words);
     assert!(none.expect(1).err().contains("has no index here"), "{none:?}");
     own.guest(&["--name=kept"], &["exit", "0"]).ok();
-    if !w.engine.starts_with(['P', 'I', 'F']) {
+    if w.has_overlay() {
         own.coracle(&words).expect(1);
         return Ok(());
     }

@@ -9,6 +9,11 @@ const NO_NAMESPACES: &str = "the case asks for namespaces of the kernel's (--pid
      programs do not have: the error names the engines that do";
 const NO_MEMORY: &str = "what stands for memory is a directory on the store's disk: it shows that file system's type and has no size of its own";
 
+const ITS_OWN: &str = "each program that traces in a runtime's container has a user namespace of its own; without namespaces all are the host's, and shared";
+
+const UPPER: &str =
+    "the upper directory, whose owner an overlay shows for /, is made by the caller and stays his";
+
 const NO_ROOT: &str = "a runtime of the host's has no emulated root: with one id, calls that only root may make are the kernel's to refuse";
 
 /// The known differences. The in-process engines have those of the tracing engines too, since the
@@ -34,14 +39,10 @@ const KNOWN: &[Known] = &[
     Known { case: "R1::plain::users::set_groups", reason: NO_ROOT },
     Known { case: "R1::plain::users::mknod_and_fifo", reason: NO_ROOT },
     Known { case: "R1::plain::files::no_way_of_writing_changes_the_image", reason: NO_ROOT },
-    Known {
-        case: "N1::range::owners::of_the_root",
-        reason: "the upper directory, whose owner an overlay shows for /, is made by the caller and stays his",
-    },
-    Known {
-        case: "R2*::isolate::join_",
-        reason: "each program that traces in a runtime's container has a user namespace of its own; without namespaces all are the host's, and shared",
-    },
+    Known { case: "N1::range::owners::of_the_root", reason: UPPER },
+    Known { case: "R1::range::owners::of_the_root", reason: UPPER },
+    Known { case: "R2*::isolate::join_shares_namespaces", reason: ITS_OWN },
+    Known { case: "R2*::isolate::join_starts_a_missing_container", reason: ITS_OWN },
     Known { case: "R2*::network::private_reaches_out", reason: NO_NAMESPACES },
     Known { case: "R2*::network::private_publishes", reason: NO_NAMESPACES },
     Known { case: "R3*::network::private_reaches_out", reason: NO_NAMESPACES },

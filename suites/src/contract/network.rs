@@ -335,11 +335,18 @@ fn a_running_container_keeps_its_networks(w: &World) -> Outcome {
     w.coracle(&["stop", "-s", "KILL", &c.name]).ok();
     w.coracle(&["network", "connect", &lab, &c.name]).ok();
     assert_eq!(c.inspect("{{.HostConfig.NetworkMode}}"), lab);
-    w.coracle(&["start", &c.name]).ok();
     let format = format!("{{{{(index .NetworkSettings.Networks \"{lab}\").IPAddress}}}}");
-    let address = c.inspect(&format);
-    assert!(address.parse::<std::net::Ipv4Addr>().is_ok(), "{address}");
-    w.coracle(&["stop", "-s", "KILL", &c.name]).ok();
+    let started = w.coracle(&["start", &c.name]);
+    if w.engine == "R2" {
+        // It has no networks with names, and says which modes have.
+        let text = started.expect(1).err();
+        assert!(text.contains("--network with a name is not possible with engine R2"), "{text}");
+    } else {
+        started.ok();
+        let address = c.inspect(&format);
+        assert!(address.parse::<std::net::Ipv4Addr>().is_ok(), "{address}");
+        w.coracle(&["stop", "-s", "KILL", &c.name]).ok();
+    }
     assert_eq!(c.inspect(&format), "");
     w.coracle(&["network", "disconnect", &lab, &c.name]).ok();
     assert_eq!(c.inspect("{{.HostConfig.NetworkMode}}"), "none");

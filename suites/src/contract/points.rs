@@ -148,6 +148,9 @@ fn where_an_exec_begins(w: &World) -> Outcome {
 /// trees to mount, whose links say `/` since they are attached nowhere, then their mount points,
 /// and the host's `/dev/null`.
 fn where_mounts_are_made(w: &World) -> Outcome {
+    if w.engine == "R1" {
+        testkit::skip!("a runtime of the host's mounts what the plan names, in its own way");
+    }
     let place = w.dir("source");
     let volume = format!("{}:/data/sub", place.display());
     let flags = [&ISOLATED[..], &["-v", &volume]].concat();
