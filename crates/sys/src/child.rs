@@ -8,7 +8,8 @@
 //! them ([POSIX] 2.11), for the sake of its own terminal. The kernel sends it a signal when the
 //! caller's *thread* ends (`PR_SET_PDEATHSIG`), however that ends: the thread that starts it must
 //! live as long as it is wanted. [`dies_with`] does the same without a session, and [`unblocked`]
-//! only clears the mask.
+//! only clears the mask. [`unmoved`] is for work that must be finished: who asks for its end is not
+//! heard.
 //!
 //! [POSIX]: https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html
 //!
@@ -29,8 +30,25 @@ use rustix::process::{Pid, Signal};
 /// # Errors
 /// None here. Spawning fails with `ESRCH` if the caller has died in between.
 pub fn apart(command: &mut Command, end: Option<Signal>) {
-    prepare(command, true, end);
+    prepare(command, Some(&DEFAULT), end);
 }
+
+/// Puts the command's process into a session of its own, which outlives the caller and ignores the
+/// signals that ask for an end: SIGHUP, SIGINT, SIGQUIT, SIGTERM. What it starts inherits that. A
+/// batch system sends them to all processes of a job, also to one that has just begun to clean up.
+///
+/// # Errors
+/// As for [`apart`].
+pub fn unmoved(command: &mut Command) {
+    prepare(command, Some(&IGNORED), None);
+}
+
+/// What becomes of signals in a session of its own.
+type Dispositions = [(Signal, bool)];
+
+const DEFAULT: [(Signal, bool); 2] = [(Signal::INT, false), (Signal::QUIT, false)];
+const IGNORED: [(Signal, bool); 4] =
+    [(Signal::HUP, true), (Signal::INT, true), (Signal::QUIT, true), (Signal::TERM, true)];
 
 /// Lets a command's process begin in the caller's session, with no signal blocked. It gets the
 /// signal when the caller's *thread* ends, as for [`apart`].
@@ -38,16 +56,17 @@ pub fn apart(command: &mut Command, end: Option<Signal>) {
 /// # Errors
 /// As for [`apart`].
 pub fn dies_with(command: &mut Command, end: Signal) {
-    prepare(command, false, Some(end));
+    prepare(command, None, Some(end));
 }
 
-fn prepare(command: &mut Command, own_session: bool, end: Option<Signal>) {
+fn prepare(command: &mut Command, session: Option<&'static Dispositions>, end: Option<Signal>) {
     let parent = rustix::process::getpid();
     let prepare = move || -> io::Result<()> {
-        if own_session {
+        if let Some(dispositions) = session {
             rustix::process::setsid()?;
-            for number in [Signal::INT, Signal::QUIT] {
-                crate::event::set_ignored(number.as_raw(), false)?;
+            // Before the mask goes: what arrives until then has its new effect.
+            for &(signal, ignored) in dispositions {
+                crate::event::set_ignored(signal.as_raw(), ignored)?;
             }
         }
         crate::event::block_none()?;

@@ -216,7 +216,9 @@ fn asked_within(signals: &SignalFd, time: Duration) -> bool {
 fn clean_up(words: &[String]) -> bool {
     let Some(mut command) = super::command(words) else { return false };
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    sys::child::apart(&mut command, None);
+    // At the end of a job's time Slurm sends SIGTERM to all of its processes twice: the second one
+    // finds this command at work.
+    sys::child::unmoved(&mut command);
     let Ok(mut child) = command.spawn() else { return false };
     let limit = Instant::now() + CLEAN_UP;
     loop {

@@ -64,6 +64,7 @@ pub(crate) fn cases<'a>(suite: &mut Suite<'a>, kit: &'a Kit) {
         ),
         ("local::a_dropped_channel_ends_its_programs", a_dropped_channel_ends_its_programs),
         ("local::a_killed_driver_is_cleaned_up_after", killed_driver),
+        ("local::who_asks_again_does_not_stop_the_end", asked_again),
         ("local::an_agent_takes_over", take_over),
         ("local::goodbye_cleans_nothing_up", goodbye_cleans_nothing_up),
         ("local::other_versions_and_other_programs", other_versions_and_other_programs),
@@ -436,6 +437,30 @@ fn killed_driver(kit: &Kit) {
     driver.wait().unwrap();
     eventually("agent and programs have ended", 20, || pids.iter().all(|&pid| !lives(pid)));
     eventually("the command for the end has run", 20, || place.join("mark").exists());
+}
+
+/// A batch system asks all processes of a job, more than once: also the command for the end, which
+/// the first request has started, and what that has started.
+fn asked_again(kit: &Kit) {
+    use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+    let place = kit.dir("asked");
+    let channel = open(&kit.local(), &Hello::new("asked", true, Duration::from_secs(1000)));
+    let script = format!("cd {} && echo $$ > begun && sleep 2 && touch mark", place.display());
+    channel.at_end(["sh".to_owned(), "-c".to_owned(), script]).unwrap();
+    let agent = channel.facts().pid;
+    let guard = parent(agent);
+    kill_process(Pid::from_raw(guard as i32).unwrap(), Signal::TERM).unwrap();
+    let begun = || std::fs::read_to_string(place.join("begun")).ok()?.trim().parse().ok();
+    let begun = testkit::command::until(Duration::from_secs(20), begun);
+    let group = Pid::from_raw(begun.expect("the command begins")).unwrap();
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+        kill_process_group(group, signal).unwrap();
+        for pid in [agent, guard] {
+            let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), signal);
+        }
+    }
+    eventually("the command for the end has done all", 20, || place.join("mark").exists());
+    eventually("agent and guard have ended", 20, || !lives(agent) && !lives(guard));
 }
 
 /// Processes with this word in their environment.
