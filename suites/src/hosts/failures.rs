@@ -363,7 +363,8 @@ fn other_program(lab: &Lab) -> Outcome {
 }
 
 /// An allocation that is taken away in the middle: by somebody, or because its time is over. The
-/// hosts end what they have, and the next one begins anew.
+/// hosts end what they have, and the next one begins anew. One where all was killed at once leaves
+/// a store, which goes with the next cluster of that name there.
 fn allocation_ends(lab: &Lab) -> Outcome {
     let slurm = crate::hosts::slurm::slurm(lab, "slurm-that-ends")?;
     small::load(lab, &lab.site)?;
@@ -372,34 +373,68 @@ fn allocation_ends(lab: &Lab) -> Outcome {
          [run]\ncommand = [\"sh\", \"-c\", \"echo begun; sleep 600\"]\n"
     );
     let file = lab.file("short.toml", &text);
-    let person = &lab.site;
-    let coracle = |words: &[&str]| {
-        let program = person.program.display().to_string();
-        let mut command = slurm.command(&person.user, &program, &person.home);
-        command.args(words);
-        run_with(&mut lab.hosts.command(0, &command), Input::Null, LIMIT)
-    };
-    let whys: &[(&str, bool)] = if testkit::share::is_whole() {
-        &[("--time=10", true), ("--time=10", false), ("--time=1", false)]
-    } else {
-        &[("--time=10", true), ("--time=10", false)]
-    };
-    for (time, early) in whys {
+    let whys: &[(&str, Why)] = &[
+        ("--time=10", Why::AtStart),
+        ("--time=10", Why::InRun),
+        ("--time=1", Why::Time),
+        ("--time=10", Why::Killed),
+        ("--time=10", Why::InRun),
+    ];
+    let whys = if testkit::share::is_whole() { whys } else { &whys[..2] };
+    for (time, why) in whys {
+        let person = &lab.site;
         let mut job = slurm.command(&person.user, "salloc", &person.home);
         job.args(["--quiet", "--nodes=3", time, "--"]).arg(&person.program);
         job.args(["cluster", "up", "-f", &file]);
         let mut up = Running::start(&mut lab.hosts.command(0, &job));
-        up.expect_within(if *early { "start nodes" } else { "begun\n" }, LIMIT);
-        if *time != "--time=1" {
+        up.expect_within(if *why == Why::AtStart { "start nodes" } else { "begun\n" }, LIMIT);
+        if *why == Why::Killed {
+            kill_all(lab, 2);
+        }
+        if *why != Why::Time {
             slurm.ask(&["scancel", "--me"]).ok();
         }
         let code = up.end(2 * LIMIT);
-        assert!(code > 0, "{time} {early}: {code} {}", up.text());
+        assert!(code > 0, "{time} {why:?}: {code} {}", up.text());
         let left =
             until(LIMIT, || slurm.ask(&["squeue", "-h"]).ok().out().is_empty().then_some(()));
         assert!(left.is_some(), "jobs are left");
-        coracle(&["cluster", "down", "-f", &file]).ok();
-        lab.nothing_is_left();
+        let program = person.program.display().to_string();
+        let mut down = slurm.command(&person.user, &program, &person.home);
+        down.args(["cluster", "down", "-f", &file]);
+        run_with(&mut lab.hosts.command(0, &down), Input::Null, LIMIT).ok();
+        if *why == Why::Killed {
+            let left = lab.left(2);
+            assert!(left.contains("/cluster-short/") && !left.contains("agent"), "{left}");
+        } else {
+            lab.nothing_is_left();
+        }
     }
     Ok(())
+}
+
+/// Why an allocation ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// It is cancelled while nodes start.
+    AtStart,
+    /// It is cancelled while the application runs.
+    InRun,
+    /// Its time is over.
+    Time,
+    /// Nothing that could clean up lives on a host, and it is cancelled.
+    Killed,
+}
+
+/// Kills what Coracle has on a host.
+fn kill_all(lab: &Lab, host: usize) {
+    let is_ours = |words: &str| {
+        words.starts_with("coracle")
+            || words.ends_with("cluster agent")
+            || words.ends_with("cluster idle")
+    };
+    for _ in 0..3 {
+        let all = lab.hosts.processes(host).into_iter();
+        all.filter(|process| is_ours(&process.words)).for_each(|process| process.kill());
+    }
 }

@@ -262,7 +262,8 @@ impl Lab {
         }
     }
 
-    fn left(&self, host: usize) -> String {
+    /// What is left of clusters on a host.
+    pub(crate) fn left(&self, host: usize) -> String {
         let containers = self.run(host, &["ps", "-aq"]).ok().out();
         let networks = self.run(host, &["network", "ls", "--format", "{{.Name}}"]).ok().out();
         let networks = networks.lines().filter(|name| !["host", "none", "private"].contains(name));
