@@ -372,6 +372,7 @@ fn of_net(error: &net::Error) -> Kind {
         | E::Moves { .. }
         | E::TwoPlaces { .. }
         | E::NotServed { .. }
+        | E::NoPort { .. }
         | E::NoSubnet { .. }
         | E::NoSlot { .. } => Kind::Conflict,
         E::BadName { .. }

@@ -26,6 +26,7 @@ use crate::request::networks;
 use crate::session::Session;
 use crate::time;
 
+pub use net::Ports;
 pub use several::{Joined, invite, join};
 
 /// The driver of networks with names: Docker's word for it.
@@ -85,8 +86,9 @@ pub struct NetworkRequest {
     pub scope: Option<String>,
     /// This host's address in a network of several hosts; `None` for that of the default route.
     pub address: Option<String>,
-    /// The port of its agent; `None` for [`net::peers::PORT`].
-    pub port: Option<u16>,
+    /// The port of its agent, or ports of which a free one is chosen; `None` for
+    /// [`Ports::USUAL`].
+    pub ports: Option<Ports>,
     /// Its addresses, as `ADDRESS/BITS`; at most one range of IPv4 and one of IPv6.
     pub subnets: Vec<String>,
     /// It has IPv6 addresses, too.
@@ -116,7 +118,7 @@ pub fn create(session: &Session, request: NetworkRequest) -> Result<String> {
     }
     check_options(&request.options)?;
     let scope = scope.as_deref().map_or(Ok(Scope::default()), str::parse)?;
-    let place = several::place(&scope, request.address.as_deref(), request.port)?;
+    let place = several::place(session, &scope, (request.address.as_deref(), request.ports))?;
     let (subnet, prefix) = ranges(&subnets, ipv6)?;
     if let Some(range) = range.as_deref().filter(|range| range.contains(':')) {
         let text =

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::names::{self, host};
 use crate::networks::Network;
 use crate::peers::{Host, Key, List};
+use crate::ports::Ports;
 use crate::subnet::Subnet;
 use crate::{ipam, slices};
 
@@ -31,6 +32,10 @@ pub struct Place {
     pub address: Ipv4Addr,
     /// The agent's port.
     pub port: u16,
+    /// It was chosen among these; `None` if it is the user's word, to which no other one is
+    /// preferred.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub among: Option<Ports>,
 }
 
 /// What a host is in a network.
@@ -93,12 +98,16 @@ pub fn settle(network: &Network, place: Place) -> Result<()> {
     written.map_err(Error::store("write this host's place in a network"))
 }
 
-/// This host's place and key; `None` if it has none, because the network was made by another host
-/// that shares the store.
-pub fn own(network: &Network) -> Result<Option<Own>> {
+/// This host's place; `None` if it has none, because the network was made by another host that
+/// shares the store.
+pub fn place(network: &Network) -> Result<Option<Place>> {
     let place = network.dir().read(&place_file());
-    let place: Option<Place> =
-        place.map_err(Error::store("read this host's place in a network"))?;
+    place.map_err(Error::store("read this host's place in a network"))
+}
+
+/// This host's place and key; `None` if it has none.
+pub fn own(network: &Network) -> Result<Option<Own>> {
+    let place = place(network)?;
     let key = Key::read(&network.dir().join(&format!("key-{}", host())));
     let key = key.map_err(key_error(network))?;
     Ok(place.zip(key).map(|(place, key)| Own { place, key }))
@@ -117,7 +126,7 @@ pub fn entry(network: &Network) -> Result<Host> {
 
 impl Own {
     fn entry(&self, network: &Network) -> Host {
-        let (Place { address, port }, definition) = (self.place, network.definition());
+        let (Place { address, port, .. }, definition) = (self.place, network.definition());
         Host {
             name: own_name(),
             address,
@@ -198,5 +207,9 @@ pub(crate) fn in_slice(network: &Network, slice: Subnet, address: Ipv4Addr) -> R
 
 /// Where the agents of other hosts reach this one.
 pub(crate) fn listens(view: &View) -> SocketAddrV4 {
-    SocketAddrV4::new(view.own.place.address, view.own.place.port)
+    listens_at(view.own.place)
+}
+
+pub(crate) fn listens_at(place: Place) -> SocketAddrV4 {
+    SocketAddrV4::new(place.address, place.port)
 }

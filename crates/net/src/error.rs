@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use crate::kind::Kind;
+use crate::ports::Ports;
 use crate::subnet::Subnet;
 
 /// The result type of this crate.
@@ -225,6 +226,14 @@ pub enum Error {
         /// The addresses that it has.
         own: Vec<Ipv4Addr>,
     },
+    /// All ports of which one was to be chosen are taken.
+    #[error("no port from {} to {} is free at {address}", ports.first, ports.last)]
+    NoPort {
+        /// The address of this host.
+        address: Ipv4Addr,
+        /// The ports.
+        ports: Ports,
+    },
     /// A network of one host.
     #[error("network {name} has the scope host: its members are on one host")]
     NotCluster {
@@ -350,6 +359,7 @@ impl Error {
             }
             Self::ForeignAddress { own, .. } => format!("its addresses are {}", addresses(own)),
             Self::NoAddress { .. } => "give it with --address".into(),
+            Self::NoPort { .. } => "give another one, or more: --port FIRST-LAST".into(),
             Self::NotCluster { name } => format!(
                 "make one of several hosts: coracle network create --scope cluster NAME, and \
                  leave {name} as it is"
@@ -373,8 +383,8 @@ impl Error {
                 "the container can be in one of them; or join one with the other's --address".into()
             }
             Self::NotServed { name, .. } => format!(
-                "another network or program may have the port: 'coracle network inspect {name}' \
-                 shows it; a list with another one moves it"
+                "another network or program may have the port; 'coracle network invite {name}' \
+                 chooses another one if it was not given: join a list with that on all hosts"
             ),
             Self::Exists { name } => {
                 format!("use it, remove it (coracle network rm {name}), or choose another name")

@@ -65,7 +65,7 @@ pub fn join(network: &Network, list: &List, is_alive: &IsAlive<'_>) -> Result<Jo
         Ok(entries.filter(|entry| is_alive(&entry.id)).map(|entry| entry.name).collect())
     };
     let listed = position.map(|at| &list.hosts[at]);
-    let place = listed.map(|host| Place { address: host.address, port: host.port });
+    let place = listed.map(|host| Place { address: host.address, port: host.port, among: None });
     let moves = position != before.position
         || place.is_some_and(|place| place.address != before.own.place.address);
     let revoked = position.is_none() && list.hosts.iter().any(|host| host.key == key);
@@ -77,7 +77,8 @@ pub fn join(network: &Network, list: &List, is_alive: &IsAlive<'_>) -> Result<Jo
         }
     }
     // Where the file is written the agent begins anew, and all links are down for a moment.
-    if let Some(place) = place.filter(|place| *place != before.own.place) {
+    let own = cluster::listens_at(before.own.place);
+    if let Some(place) = place.filter(|place| cluster::listens_at(*place) != own) {
         let written = network.dir().write_durable(&cluster::place_file(), &place);
         written.map_err(Error::store("write this host's place in a network"))?;
     }

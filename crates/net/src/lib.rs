@@ -28,6 +28,7 @@
 //! | [`networks`], [`removal`] | making, listing, finding and removing networks |
 //! | [`members`] | joining and leaving |
 //! | [`cluster`], [`joining`], [`slices`] | several hosts: places, lists, parts of the subnet |
+//! | `ports`, [`settling`] | the port at which other hosts reach this one |
 //! | [`peers`] | links to other hosts |
 //! | [`remote`] | what is known of other hosts |
 //! | [`agent`] | the process that answers for names, and about other hosts |
@@ -64,11 +65,13 @@ pub mod members;
 pub mod names;
 pub mod networks;
 pub mod peers;
+mod ports;
 pub mod prefix;
 pub mod remote;
 pub mod removal;
 pub mod route;
 mod rows;
+pub mod settling;
 pub mod slices;
 mod stamp;
 pub mod subnet;
@@ -81,5 +84,6 @@ pub use error::{Error, Result};
 pub use kind::Kind;
 pub use members::{Endpoint, Entry, Member};
 pub use networks::{IsAlive, Network, Networks, Request};
+pub use ports::Ports;
 pub use prefix::Prefix;
 pub use subnet::Subnet;

@@ -305,7 +305,7 @@ fn members_of_several_hosts_get_addresses_of_their_own() {
         let request = Request { name: name.into(), subnet, scope, ..Request::default() };
         let network = Networks::of(&world.store).create(request, (&[], &[])).unwrap();
         let address = Ipv4Addr::new(127, 0, 0, last);
-        cluster::settle(&network, cluster::Place { address, port: 7370 }).unwrap();
+        cluster::settle(&network, cluster::Place { address, port: 7370, among: None }).unwrap();
         network
     };
     let far = made("far", "10.1.0.0/24", 1);

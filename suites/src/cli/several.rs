@@ -258,6 +258,7 @@ fn mistakes_when_a_network_of_several_hosts_is_made() -> Outcome {
         (&["--address=x"][..], "--address 'x' is not an IPv4 address"),
         (&["--port=0", at], "--port 0 is no port"),
         (&["--port=70000", at], "70000"),
+        (&["--port=9-7", at], "9 comes after 7"),
         (&["--subnet=10.209.0.0/29", at], "has at most 28 bits"),
         (&["--subnet=10.209.0.0/24", "--ip-range=10.209.0.0/25", at], "--ip-range is not possible"),
         (&["--subnet=10.209.0.0/24", "--gateway=10.209.0.9", at], "--gateway is not possible"),

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use containers::networks::Ports;
+
 /// `network create`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct NetworkCreateArgs {
@@ -40,9 +42,10 @@ pub(crate) struct NetworkCreateArgs {
     /// Address at which other hosts reach this one; that of the default route when not given
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<String>,
-    /// Port of this host's agent; 7370 when not given
+    /// Port of this host's agent, or FIRST-LAST for a free one of these; the first free one from
+    /// 7370 to 7999 when not given
     #[arg(long, value_name = "PORT")]
-    pub port: Option<u16>,
+    pub port: Option<Ports>,
     /// Recorded: single containers may join any network
     #[arg(long)]
     pub attachable: bool,
@@ -68,9 +71,10 @@ pub(crate) struct NetworkJoinArgs {
     /// Address at which other hosts reach this one; that of the default route when not given
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<String>,
-    /// Port of this host's agent; 7370 when not given
+    /// Port of this host's agent, or FIRST-LAST for a free one of these; the first free one from
+    /// 7370 to 7999 when not given
     #[arg(long, value_name = "PORT")]
-    pub port: Option<u16>,
+    pub port: Option<Ports>,
     /// Network, which is made if there is none
     #[arg(value_name = "NETWORK")]
     pub network: String,

@@ -42,7 +42,7 @@ pub(crate) fn create(context: &Context, args: &NetworkCreateArgs) -> Result<Exit
         driver: Some(args.driver.clone()),
         scope: Some(args.scope.clone()),
         address: args.address.clone(),
-        port: args.port,
+        ports: args.port,
         subnets: args.subnet.clone(),
         ipv6: args.ipv6,
         gateway: args.gateway.clone(),

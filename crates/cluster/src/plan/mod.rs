@@ -453,7 +453,7 @@ fn network(spec: &Spec, sites: &[Site]) -> Vec<Step> {
         words.extend(moving.flat_map(|service| pair("--aux-address", &service.name)));
         if site.host.is_some() {
             words.extend(pair("--scope", "cluster"));
-            words.extend(pair("--port", &port(&spec.name).to_string()));
+            words.extend(pair("--port", PORTS));
             words.extend(site.address.iter().flat_map(|at| pair("--address", &at.to_string())));
         }
         words.push(spec.name.clone());
@@ -462,15 +462,10 @@ fn network(spec: &Spec, sites: &[Site]) -> Vec<Step> {
     sites.iter().map(step).collect()
 }
 
-/// The port of the network's agents: another one for each name, so that several clusters have room
-/// on a host, below those that the kernel gives away (`ip_local_port_range`).
-fn port(cluster: &str) -> u16 {
-    // FNV-1a
-    let hash = cluster.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    20_000 + u16::try_from(hash % 12_000).unwrap_or(0)
-}
+/// The ports of which the network's agent gets one on each host, below those that the kernel gives
+/// away (`ip_local_port_range`). It follows from no name: others use the same names, and nobody can
+/// keep a port from who needs it.
+const PORTS: &str = "20000-31999";
 
 fn join_hosts(spec: &Spec) -> Vec<Step> {
     let is_alone = spec.backends[0].kind == Kind::Local || spec.network == Some(Network::Host);

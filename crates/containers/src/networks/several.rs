@@ -6,7 +6,7 @@ use std::path::Path;
 use net::cluster::{self, Place};
 use net::peers::{self, List, PublicKey, Wrong, local};
 use net::remote::{self, Known};
-use net::{Network, Networks, Request, Scope, agent, joining, slices};
+use net::{Network, Networks, Ports, Request, Scope, agent, joining, settling, slices};
 use serde_json::{Value, json};
 
 use super::{actor, routes};
@@ -19,14 +19,14 @@ use crate::time;
 
 /// This host's place in a new network; `None` for one of a single host.
 pub(super) fn place(
+    session: &Session,
     scope: &Scope,
-    address: Option<&str>,
-    port: Option<u16>,
+    (address, ports): Wish<'_>,
 ) -> Result<Option<Place>> {
     if *scope == Scope::Cluster {
-        return chosen(address, port).map(Some);
+        return chosen(session, (address, ports)).map(Some);
     }
-    for (flag, given) in [("--address", address.is_some()), ("--port", port.is_some())] {
+    for (flag, given) in [("--address", address.is_some()), ("--port", ports.is_some())] {
         if given {
             return Err(Error::invalid(format!("{flag} is for networks of several hosts"))
                 .with_hint("give --scope cluster too, or leave it out"));
@@ -35,15 +35,19 @@ pub(super) fn place(
     Ok(None)
 }
 
-fn chosen(address: Option<&str>, port: Option<u16>) -> Result<Place> {
+/// The address and the ports that were given.
+type Wish<'w> = (Option<&'w str>, Option<Ports>);
+
+fn chosen(session: &Session, (address, ports): Wish<'_>) -> Result<Place> {
     let address = match address {
         Some(text) => own_address(networks::address("--address", text)?)?,
         None => local::default()?,
     };
-    if port == Some(0) {
+    let ports = ports.unwrap_or(Ports::USUAL);
+    if ports.first == 0 {
         return Err(Error::invalid("--port 0 is no port").with_hint("choose one from 1 to 65535"));
     }
-    Ok(Place { address, port: port.unwrap_or(peers::PORT) })
+    Ok(settling::choose(session.store()?, address, ports)?)
 }
 
 /// The address at which other hosts reach this one.
@@ -56,12 +60,14 @@ fn own_address(address: Ipv4Addr) -> Result<Ipv4Addr> {
     Ok(local::check(address)?)
 }
 
-/// This host's entry for the list of a network's hosts, in TOML.
+/// This host's entry for the list of a network's hosts, in TOML. A port that was chosen and is
+/// another program's now is given up for another one.
 ///
 /// # Errors
-/// Where there is no such network, or it has another scope.
+/// Where there is no such network, or it has another scope; where no port is free.
 pub fn invite(session: &Session, name: &str) -> Result<String> {
     let network = super::find(session, name)?;
+    settling::renew(session.store()?, &network)?;
     Ok(cluster::entry(&network)?.entry())
 }
 
@@ -84,7 +90,7 @@ pub fn join(
     session: &Session,
     name: &str,
     file: &Path,
-    (address, port): (Option<&str>, Option<u16>),
+    (address, ports): Wish<'_>,
 ) -> Result<Joined> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         Error::failed(format!("cannot read the list {}", file.display()))
@@ -95,27 +101,30 @@ pub fn join(
     let store = session.store()?;
     let network = match Networks::of(store).find(name) {
         Ok(network) => network,
-        Err(net::Error::NotFound { .. }) => made(session, name, &read.list, (address, port))?,
+        Err(net::Error::NotFound { .. }) => made(session, name, &read.list, (address, ports))?,
         Err(error) => return Err(error.into()),
     };
     cluster::check_scope(&network)?;
     if cluster::own(&network)?.is_none() {
-        cluster::settle(&network, chosen(address, port)?)?;
+        cluster::settle(&network, chosen(session, (address, ports))?)?;
     }
     let own = cluster::entry(&network)?;
     if let Some(at) = read.list.position(&own.key) {
         let listed = &read.list.hosts[at];
         own_address(listed.address).map_err(|error| read.at(at, &error))?;
         let other = |text: &str| text.parse() != Ok(listed.address);
-        if address.is_some_and(other) || port.is_some_and(|port| port != listed.port) {
+        if address.is_some_and(other) || ports.is_some_and(|ports| !ports.contains(listed.port)) {
             let text = format!("this host has {} there, and not what was given", listed.place());
             let hint = "leave --address and --port out, or correct the list";
             return Err(read.at(at, &Error::invalid(text).with_hint(hint)));
         }
-    } else if address.is_some() || port.is_some() {
-        let place = Place { address: own.address, port: own.port };
-        let asked = chosen(address.or(Some(&own.address.to_string())), port.or(Some(own.port)))?;
-        if asked != place {
+    } else if address.is_some() || ports.is_some() {
+        let at = own.address.to_string();
+        // The port that it has is its own, whether it listens there now or not.
+        let port = Ports { first: own.port, last: own.port };
+        let ports = ports.filter(|ports| !ports.contains(own.port)).unwrap_or(port);
+        let asked = chosen(session, (address.or(Some(&at)), Some(ports)))?;
+        if (asked.address, asked.port) != (own.address, own.port) {
             cluster::settle(&network, asked)?;
         }
     }
@@ -146,13 +155,8 @@ fn auxiliary(host: &peers::Host) -> Vec<(String, Option<Ipv4Addr>)> {
 }
 
 /// Makes a network that another host has invited to.
-fn made(
-    session: &Session,
-    name: &str,
-    list: &List,
-    (address, port): (Option<&str>, Option<u16>),
-) -> Result<Network> {
-    let place = chosen(address, port)?;
+fn made(session: &Session, name: &str, list: &List, wish: Wish<'_>) -> Result<Network> {
+    let place = chosen(session, wish)?;
     let request = Request {
         name: name.to_owned(),
         created: time::now().to_string(),

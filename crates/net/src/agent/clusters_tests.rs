@@ -75,7 +75,8 @@ impl Machine {
             ..Request::default()
         };
         let network = Networks::of(&store).create(request, (&[], &[])).unwrap();
-        cluster::settle(&network, cluster::Place { address: node, port: 7370 }).unwrap();
+        let place = cluster::Place { address: node, port: 7370, among: None };
+        cluster::settle(&network, place).unwrap();
         Self { _directory: directory, store, network, fakes: Arc::default(), node }
     }
 

@@ -16,9 +16,6 @@ use crate::prefix::Prefix;
 use crate::subnet::Subnet;
 use crate::{names, slices};
 
-/// The port of a network for which none is chosen.
-pub const PORT: u16 = 7370;
-
 /// A host of a network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
@@ -237,7 +234,7 @@ mod tests {
         Host {
             name: format!("host{number}"),
             address: Ipv4Addr::new(10, 0, 0, number),
-            port: PORT,
+            port: 7370,
             key: PublicKey::of([number; 32]),
             subnet: "100.80.0.0/24".parse().unwrap(),
             ipv6: None,

@@ -472,7 +472,8 @@ fn stream_socket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?)
 }
 
-fn listen(place: SocketAddrV4) -> io::Result<TcpListener> {
+/// Listens as an agent does.
+pub(crate) fn listen(place: SocketAddrV4) -> io::Result<TcpListener> {
     let socket = stream_socket()?;
     // Connections of an agent before may still be in TIME_WAIT.
     sockopt::set_socket_reuseaddr(&socket, true)?;

@@ -28,6 +28,7 @@ mod tests;
 mod tls;
 
 pub use key::{Key, PublicKey};
-pub use list::{Host, List, PORT, Wrong};
+pub use list::{Host, List, Wrong};
+pub(crate) use mesh::listen;
 pub use mesh::{Handler, Peers, State};
 pub use message::{Asked, Message, Remote};
