@@ -11,6 +11,7 @@ mod images;
 mod kills;
 mod lab;
 mod mistakes;
+mod neighbours;
 mod ranks;
 mod readme;
 mod registry;
@@ -59,6 +60,7 @@ pub(crate) fn run(wishes: &Wishes) -> ExitCode {
         mistakes::CASES,
         readme::CASES,
         failures::CASES,
+        neighbours::CASES,
         zones::CASES,
         farm::CASES,
         kills::CASES,

@@ -93,7 +93,7 @@ pub fn lives_there(child: &Child) -> bool {
 
 /// Ends the process that [`Hosts::command`] has started on a host, and not only the one that has
 /// started it.
-pub(crate) fn end_there(child: &mut Child) {
+pub fn end_there(child: &mut Child) {
     let started = child.id();
     for (process, _) in all_processes() {
         if process.parent == started {
