@@ -5,7 +5,6 @@
 //! little and start-up time is felt.
 
 use std::cell::OnceCell;
-use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use std::sync::Arc;
 use containers::config::{self, Config, Settings, Sources};
 use containers::udocker;
 use containers::{Cancel, Dialect, Foreign, Session, Surroundings, Threads};
+use sys::arguments::Words;
 
 use crate::args::global::Global;
 use crate::dialect::Presentation;
@@ -43,16 +43,21 @@ pub(crate) struct Context {
     session: OnceCell<Session>,
 }
 
+/// The words of this process, with what others do not see of them.
+pub(crate) fn words() -> std::io::Result<Words> {
+    Words::received(std::env::args_os(), std::env::vars_os())
+}
+
 impl Context {
     /// Looks at the environment, and at nothing else yet.
-    pub(crate) fn new(global: Global) -> Self {
+    pub(crate) fn new(global: Global, words: Words) -> Self {
         let as_udocker = crate::dialect::is_udocker();
         Self {
             global,
             surroundings: Arc::new(Surroundings {
                 environment: std::env::vars_os().collect(),
                 directory: std::env::current_dir().ok(),
-                arguments: Some(std::env::args_os().collect::<Vec<OsString>>()),
+                arguments: Some(words),
                 program: None,
                 threads: Threads::One,
             }),

@@ -22,6 +22,7 @@ use std::process::ExitCode;
 
 use context::Context;
 use report::{Exit, Report};
+use sys::arguments::Words;
 
 /// What `--version` prints: udocker's lines under its name.
 fn version_text() -> String {
@@ -34,12 +35,14 @@ fn version_line() -> String {
 }
 
 /// Does what the words on the command line came to.
-fn run(parsed: parser::Parsed, as_udocker: bool) -> Result<Exit, Report> {
+fn run(parsed: parser::Parsed, mut words: Words, as_udocker: bool) -> Result<Exit, Report> {
     match parsed {
         parser::Parsed::Text(text) => output::print(&text).map(|()| Exit::OK),
         parser::Parsed::Command(global, command, matches) => {
+            parser::secrets(&matches, |value, shown| words.hide_value(value, shown));
+            words.wipe();
             let done = logging::start(global.debug, global.log_level.as_deref())
-                .and_then(|()| (command.run)(&Context::new(global), &matches));
+                .and_then(|()| (command.run)(&Context::new(global, words), &matches));
             let keeps = as_udocker || command.runs_program();
             done.map_err(|report| if keeps { report } else { report.of_plain_command() })
         }
@@ -48,7 +51,15 @@ fn run(parsed: parser::Parsed, as_udocker: bool) -> Result<Exit, Report> {
 
 fn main() -> ExitCode {
     let as_udocker = dialect::is_udocker();
-    let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let given = match context::words() {
+        Ok(given) => given,
+        Err(error) => {
+            let report = Report::new("the command line is not complete").cause(error);
+            report.show();
+            return ExitCode::from(report.status().0);
+        }
+    };
+    let mut words: Vec<OsString> = given.all().iter().skip(1).cloned().collect();
     if let Some(command) = dialect::command_of_node() {
         words.splice(..0, command.map(OsString::from));
     }
@@ -75,7 +86,7 @@ fn main() -> ExitCode {
         sys::prefault::start();
     }
     engine::launch::lift_file_limit();
-    let ended = parser::parse(words, as_udocker).and_then(|parsed| run(parsed, as_udocker));
+    let ended = parser::parse(words, as_udocker).and_then(|parsed| run(parsed, given, as_udocker));
     let exit = ended.unwrap_or_else(|report| {
         report.show();
         if as_udocker { udocker::status(report.status()) } else { report.status() }

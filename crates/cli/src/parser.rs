@@ -55,6 +55,27 @@ pub(crate) fn parse(words: Vec<OsString>, as_udocker: bool) -> Result<Parsed, Re
     command(global, rest, as_udocker)
 }
 
+/// Tells the values of options that only the user may see, each with the number of its first bytes
+/// that all may.
+pub(crate) fn secrets(matches: &ArgMatches, mut tell: impl FnMut(&OsStr, usize)) {
+    for option in SECRET {
+        // Most commands have none of them.
+        for value in matches.try_get_raw(option).ok().flatten().into_iter().flatten() {
+            tell(value, if option == VARIABLE { behind_name(value.as_bytes()) } else { 0 });
+        }
+    }
+}
+
+/// The options with such values, by their names among the arguments.
+const SECRET: [&str; 4] = [VARIABLE, "password", "creds", "proxy"];
+/// The one whose values begin with a name.
+const VARIABLE: &str = "env";
+
+/// `NAME=` of a variable; the whole of one without a value.
+fn behind_name(variable: &[u8]) -> usize {
+    variable.iter().position(|byte| *byte == b'=').map_or(variable.len(), |at| at + 1)
+}
+
 fn command(global: Global, words: &[OsString], as_udocker: bool) -> Result<Parsed, Report> {
     let moved = file_before(words);
     let words = moved.as_deref().unwrap_or(words);
@@ -176,6 +197,29 @@ mod tests {
         assert_eq!(args.flags.resources.limits.pids_limit, Some(-1));
         assert_eq!(args.flags.process.workdir.as_deref(), Some("/b"));
         assert!(args.command.is_empty());
+    }
+
+    #[test]
+    fn values_that_only_the_user_may_see() {
+        let of = |line: &[&str]| {
+            let mut all = Vec::new();
+            secrets(&matches(line), |value, shown| {
+                all.push((value.to_str().unwrap().to_owned(), shown));
+            });
+            all
+        };
+        let secret = |value: &str, shown: usize| (value.to_owned(), shown);
+        let variables = [secret("A=b=c", 2), secret("HOME", 4), secret("B=", 2)];
+        let words = ["-eA=b=c", "--env", "HOME", "-e", "B=", "a", "-e", "C=d"];
+        assert_eq!(of(&[&["run"], &words[..]].concat()), variables);
+        assert_eq!(of(&[&["exec"], &words[..]].concat()), variables);
+        assert_eq!(of(&[&["cluster", "exec"], &words[..]].concat()), variables);
+        let run = [&["cluster", "run", "-f", "a.toml"], &words[..5], &["--"], &words[5..]];
+        assert_eq!(of(&run.concat()), variables);
+        let login = ["login", "-u", "me", "-p", "word", "--proxy", "http://a:b@c", "d"];
+        assert_eq!(of(&login), [secret("word", 0), secret("http://a:b@c", 0)]);
+        assert_eq!(of(&["pull", "--creds=a:b", "c"]), [secret("a:b", 0)]);
+        assert_eq!(of(&["ps"]), []);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use store::{ContainerDir, Image};
+use sys::arguments::Words;
 
 use crate::config::{IdMapping, Settings};
 use crate::dialect::Dialect;
@@ -30,7 +31,7 @@ pub struct Surroundings {
     /// The words that started this program, its own name first. With these it can be executed
     /// again, where a limit has to be set from outside or its file has to be sealed; `None` where
     /// the process cannot be replaced (a server).
-    pub arguments: Option<Vec<OsString>>,
+    pub arguments: Option<Words>,
     /// The file of the `coracle` program, which is executed to try what the host allows; `None`
     /// for the file of this process.
     pub program: Option<PathBuf>,
@@ -249,8 +250,8 @@ impl Session {
     ///
     /// # Errors
     /// Where the process cannot be replaced. `what` needs that.
-    pub(crate) fn arguments(&self, what: &str) -> Result<&[OsString]> {
-        self.shared.surroundings.arguments.as_deref().ok_or_else(|| {
+    pub(crate) fn arguments(&self, what: &str) -> Result<&Words> {
+        self.shared.surroundings.arguments.as_ref().ok_or_else(|| {
             Error::unsupported(format!("{what} needs a process that can execute its program again"))
                 .with_hint("run it by the command line")
         })

@@ -1,5 +1,6 @@
 //! Safe wrappers of Linux system calls, for the crates that use `std`.
 
+pub mod arguments;
 pub mod carried;
 pub mod child;
 pub mod diag;

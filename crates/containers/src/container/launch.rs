@@ -106,11 +106,14 @@ pub fn seal(session: &Session, isolate: bool) -> Result<()> {
         return Ok(());
     }
     let words = session.arguments("an isolated container")?;
-    let words: Vec<_> = words.iter().cloned().map(OsString::into_vec).collect();
-    let variables: Vec<_> = session
-        .environment()
-        .iter()
-        .map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat())
+    let hidden = words.variables().map(|(name, word)| (name.into(), word));
+    let words: Vec<_> = words.shown().into_iter().map(OsString::into_vec).collect();
+    let own = session.environment().iter().map(|(name, value)| (name.clone(), value.clone()));
+    let variables: Vec<_> = own
+        .chain(hidden)
+        .map(|(name, value): (OsString, OsString)| {
+            [name.as_bytes(), b"=", value.as_bytes()].concat()
+        })
         .collect();
     Ok(engine::engines::namespaces::sealed::seal(&words, &variables)?)
 }
@@ -384,8 +387,9 @@ fn within_limits(session: &Session, wrapper: &[String], run: &Run) -> Result<End
     let error = std::process::Command::new(program)
         .args(words)
         .arg("/proc/self/exe")
-        .args(arguments.iter().skip(1))
+        .args(arguments.shown().iter().skip(1))
         .env(WITHIN_LIMITS, run.container.id())
+        .envs(arguments.variables())
         .envs(session.dialect().restart_variables.iter().map(|(name, value)| (name, value)))
         .exec();
     Err(Error::failed(format!("cannot start {program}, which is to set the limits")).cause(error))

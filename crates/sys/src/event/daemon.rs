@@ -1,5 +1,6 @@
 //! The process title, inherited descriptors, signals of any number.
 
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_long};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -35,25 +36,41 @@ pub fn set_title(name: &str, line: &str) {
     if let Ok(text) = std::ffi::CString::new(name) {
         let _ = rustix::thread::set_name(&text);
     }
-    let (Some(start), Some(end)) = (stat_field(48), stat_field(49)) else { return };
-    let (Ok(start), Ok(end)) = (usize::try_from(start), usize::try_from(end)) else { return };
-    if start == 0 || end <= start + 1 {
-        return;
-    }
-    let space = end - start;
+    let Some((target, space)) = arguments() else { return };
     let length = line.len().min(space - 1);
-    let target = std::ptr::with_exposed_provenance_mut::<u8>(start);
     // A last byte that is not zero tells the kernel that the text ends at its first zero (see
     // `get_mm_proctitle` in fs/proc/base.c); otherwise readers get the whole area.
     //
-    // SAFETY: `start..end` is this process's own argument area on its initial stack: mapped and
-    // writable. No other code reads it, since the process has one thread and calls this after
-    // `fork`. `length < space`, so the last byte never belongs to the text.
+    // SAFETY: the area is as `arguments` says. No other code reads it, since the process has one
+    // thread and calls this after `fork`. `length < space`, so the last byte never belongs to the
+    // text.
     unsafe {
         std::ptr::write_bytes(target, 0, space);
         std::ptr::copy_nonoverlapping(line.as_ptr(), target, length);
         if length + 1 < space {
             target.add(space - 1).write(b' ');
+        }
+    }
+}
+
+/// Where the kernel has put this process's words, each with a zero behind it, and how many bytes
+/// they are: mapped and writable, on the initial stack.
+fn arguments() -> Option<(*mut u8, usize)> {
+    let [start, end] = [stat_field(48)?, stat_field(49)?].map(usize::try_from);
+    let (start, end) = (start.ok()?, end.ok()?);
+    let is_there = start != 0 && end > start + 1;
+    is_there.then(|| (std::ptr::with_exposed_provenance_mut(start), end - start))
+}
+
+/// Overwrites the ends of some of this process's words, by their places: all but so many bytes.
+pub(crate) fn overwrite_arguments(ends: &BTreeMap<usize, usize>) {
+    let Some((area, space)) = arguments() else { return };
+    // SAFETY: the area is as `arguments` says. What reads it besides is `std::env::args`, which
+    // copies bytes, and zeros stay where they are. The process has one thread.
+    let area = unsafe { std::slice::from_raw_parts_mut(area, space) };
+    for (at, word) in area.split_mut(|byte| *byte == 0).enumerate() {
+        if let Some(end) = ends.get(&at).and_then(|shown| word.get_mut(*shown..)) {
+            end.fill(b'*');
         }
     }
 }

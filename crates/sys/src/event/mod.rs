@@ -11,10 +11,10 @@ mod daemon;
 mod footprint;
 mod signals;
 
-pub(crate) use daemon::stat_field;
 pub use daemon::{
     close_foreign, group_of, send_signal, send_signal_fd, send_signal_to_group, set_title,
 };
+pub(crate) use daemon::{overwrite_arguments, stat_field};
 pub use footprint::{release_code, trim_memory};
 pub(crate) use signals::block_none;
 pub use signals::{
