@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use super::INTERRUPTED;
 use super::hosts::{Done, Host, Hosts};
 use crate::error::{Error, Result};
-use crate::plan::{LABEL, Plan, Site};
+use crate::plan::{LABEL, Plan, Site, Words};
 
 /// What a step is carried out with.
 pub(super) struct At<'a> {
@@ -31,6 +31,11 @@ pub(super) struct At<'a> {
 impl At<'_> {
     /// Runs a command that may take long.
     pub(super) fn run(&self, words: &[String]) -> Result<Done> {
+        self.run_words(&words.to_vec().into())
+    }
+
+    /// The same for one that may hide something.
+    pub(super) fn run_words(&self, words: &Words) -> Result<Done> {
         let done = self.host.run_until(words, self.stop)?;
         if (self.stop)() { Err(Error::new(INTERRUPTED)) } else { Ok(done) }
     }

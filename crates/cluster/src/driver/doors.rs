@@ -21,7 +21,7 @@ use super::hosts::{at_once, lock};
 use super::{Host, Hosts, Task};
 use crate::door::{Request, VARIABLE};
 use crate::error::{Error, Result};
-use crate::plan::{self, Plan};
+use crate::plan::{self, Plan, Words};
 
 use session::Session;
 
@@ -152,12 +152,13 @@ impl Doors {
     }
 
     /// The words of an `exec` on a host, with the variable that says where its door is.
-    pub(super) fn told(&self, host: Option<&str>, words: &[String]) -> Vec<String> {
-        let mut words = words.to_vec();
-        if let (Some(variable), false) = (self.variable(host), words.is_empty()) {
-            words.splice(1..1, ["-e".to_owned(), variable]);
-        }
-        words
+    pub(super) fn told(&self, host: Option<&str>, words: &Words) -> Words {
+        let Some((variable, first)) = self.variable(host).zip(words.first()) else {
+            return words.clone();
+        };
+        let mut told = Words::from(vec![first.clone(), "-e".to_owned(), variable]);
+        told.append(words.without_first(1));
+        told
     }
 }
 

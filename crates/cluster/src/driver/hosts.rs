@@ -9,6 +9,7 @@ use remote::routes::Route;
 use remote::wire::messages::Facts;
 
 use crate::error::{Error, Result};
+use crate::plan::Words;
 
 /// A host that is not reached, or not any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,26 +80,25 @@ impl Done {
 pub trait Host: Send + Sync {
     /// Its name in messages, which is what the plan calls it.
     fn name(&self) -> &str;
-    /// Runs a command without input.
+    /// Runs a command without input. It gets SIGTERM when `stop`, which is asked some times a
+    /// second, says so. A host that cannot do that lets it end by itself.
     ///
     /// # Errors
     /// If it cannot be started, or the host is lost.
-    fn run(&self, words: &[String]) -> Result<Done>;
-    /// The same. The command gets SIGTERM when `stop`, which is asked some times a second, says so.
-    /// A host that cannot do that lets it end by itself.
+    fn run_until(&self, words: &Words, stop: &(dyn Fn() -> bool + Sync)) -> Result<Done>;
+    /// The same for one that hides nothing and is left to end by itself.
     ///
     /// # Errors
-    /// As [`Host::run`].
-    fn run_until(&self, words: &[String], stop: &(dyn Fn() -> bool + Sync)) -> Result<Done> {
-        let _ = stop;
-        self.run(words)
+    /// As [`Host::run_until`].
+    fn run(&self, words: &[String]) -> Result<Done> {
+        self.run_until(&words.to_vec().into(), &|| false)
     }
     /// Runs a command on the caller's own streams, which have to be a terminal if this is another
     /// host. Returns its exit status.
     ///
     /// # Errors
     /// As [`Host::run`].
-    fn run_attached(&self, words: &[String], attach: Attach) -> Result<u8>;
+    fn run_attached(&self, words: &Words, attach: Attach) -> Result<u8>;
     /// Writes a file with these permission bits. It gets its name when it is complete, and
     /// directories that are missing are made for this user only.
     ///
@@ -113,7 +113,14 @@ pub trait Host: Send + Sync {
     ///
     /// # Errors
     /// As [`Host::run`]; a remote host tells by an event that the command was not started.
-    fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>>;
+    fn begin(&self, words: &Words, input: bool) -> Result<Box<dyn Task>>;
+    /// The same for one that hides nothing.
+    ///
+    /// # Errors
+    /// As [`Host::begin`].
+    fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
+        self.begin(&words.to_vec().into(), input)
+    }
     /// The same for another program of the host, with its words.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use super::hosts::{Attach, Done, Host, Task, lock};
 use super::relay::Signals;
 use crate::error::{Error, Result};
+use crate::plan::Words;
 
 /// Pieces of output that wait for the caller; the command waits while there are more.
 const PIECES: usize = 8;
@@ -36,18 +37,19 @@ pub struct Local {
 
 impl Local {
     /// A command of this program.
-    pub(super) fn command(&self, words: &[String]) -> Result<Command> {
-        let (program, options) =
-            self.program.split_first().ok_or_else(|| Error::new("there is no program to run"))?;
+    pub(super) fn command(&self, words: &Words) -> Result<Command> {
+        let program =
+            self.program.first().ok_or_else(|| Error::new("there is no program to run"))?;
+        let words = words.of_program(&self.program);
         let mut command = Command::new(program);
-        command.args(options).args(words);
+        command.args(&words.shown()[1..]).envs(words.variables());
         // The caller waits for signals that a container's program is to have.
         sys::child::unblocked(&mut command);
         Ok(command)
     }
 
     /// Starts a command whose streams the caller moves.
-    fn begin(mut command: Command, input: bool) -> std::io::Result<Box<dyn Task>> {
+    fn spawn(mut command: Command, input: bool) -> std::io::Result<Box<dyn Task>> {
         command.stdin(if input { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
@@ -94,11 +96,7 @@ impl Host for Local {
         "this machine"
     }
 
-    fn run(&self, words: &[String]) -> Result<Done> {
-        self.run_until(words, &|| false)
-    }
-
-    fn run_until(&self, words: &[String], stop: &(dyn Fn() -> bool + Sync)) -> Result<Done> {
+    fn run_until(&self, words: &Words, stop: &(dyn Fn() -> bool + Sync)) -> Result<Done> {
         let mut command = self.command(words)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A key on the terminal means the driver, which ends what it has begun; and what a killed
@@ -123,7 +121,7 @@ impl Host for Local {
         })
     }
 
-    fn run_attached(&self, words: &[String], attach: Attach) -> Result<u8> {
+    fn run_attached(&self, words: &Words, attach: Attach) -> Result<u8> {
         let mut command = self.command(words)?;
         if !attach.input && !attach.terminal {
             command.stdin(Stdio::null());
@@ -152,11 +150,11 @@ impl Host for Local {
         write().map_err(|error| Error::new(format!("cannot write {}: {error}", path.display())))
     }
 
-    fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
+    fn begin(&self, words: &Words, input: bool) -> Result<Box<dyn Task>> {
         let mut command = self.command(words)?;
         // A signal of the terminal is passed on by the caller, once.
         command.process_group(0);
-        Self::begin(command, input).map_err(|error| not_started(words, &error))
+        Self::spawn(command, input).map_err(|error| not_started(words, &error))
     }
 
     fn launch(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
@@ -167,7 +165,7 @@ impl Host for Local {
         // What a killed driver has started is not to go on without it.
         sys::child::apart(&mut command, Some(rustix::process::Signal::TERM));
         let failed = |error| Error::new(format!("cannot start {program}: {error}"));
-        Self::begin(command, input).map_err(failed)
+        Self::spawn(command, input).map_err(failed)
     }
 
     fn program(&self) -> Result<Vec<String>> {
@@ -207,8 +205,8 @@ pub(super) fn attached(
     }
 }
 
-fn not_started(words: &[String], error: &std::io::Error) -> Error {
-    Error::new(format!("cannot run coracle {}: {error}", remote::shell::join(words)))
+fn not_started(words: &Words, error: &std::io::Error) -> Error {
+    Error::new(format!("cannot run coracle {}: {error}", remote::shell::join(&words.shown())))
 }
 
 /// Waits until a child has ended, and leaves it to be reaped.
@@ -365,7 +363,7 @@ mod tests {
         let stop = || began.elapsed() > std::time::Duration::from_millis(150);
         let words =
             ["echo out; trap 'echo end >&2; kill $!; exit 3' TERM; sleep 600 & wait".to_owned()];
-        let done = shell().run_until(&words, &stop).unwrap();
+        let done = shell().run_until(&words.to_vec().into(), &stop).unwrap();
         assert_eq!((done.status, done.out, done.err), (3, b"out\n".to_vec(), b"end\n".to_vec()));
     }
 

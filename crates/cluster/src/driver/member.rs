@@ -13,7 +13,7 @@ use super::status::{short, status};
 use super::transfer::Transfer;
 use super::{Attach, Container, Hosts, Ran, Setting, ranks};
 use crate::error::{Error, Result};
-use crate::plan::Plan;
+use crate::plan::{Plan, Words};
 use crate::spec::Spec;
 
 /// What a further command in a container gets.
@@ -32,16 +32,13 @@ pub struct Exec {
 }
 
 impl Exec {
-    fn words(&self) -> Vec<String> {
-        let mut words = vec!["exec".to_owned()];
-        words.extend(self.input.then(|| "-i".to_owned()));
-        words.extend(self.terminal.then(|| "-t".to_owned()));
-        let mut pair = |flag: &str, value: &str| {
-            words.extend([flag.to_owned(), value.to_owned()]);
-        };
-        self.env.iter().for_each(|env| pair("-e", env));
-        self.user.iter().for_each(|user| pair("--user", user));
-        self.directory.iter().for_each(|path| pair("--workdir", path));
+    fn words(&self) -> Words {
+        let mut words = Words::from(vec!["exec".to_owned()]);
+        words.extend(self.input.then_some("-i"));
+        words.extend(self.terminal.then_some("-t"));
+        self.env.iter().for_each(|env| words.variable(env.clone()));
+        words.extend(self.user.iter().flat_map(|user| ["--user", user]));
+        words.extend(self.directory.iter().flat_map(|path| ["--workdir", path]));
         words
     }
 }
@@ -70,7 +67,7 @@ pub fn exec(
     };
     let mut words = how.words();
     words.push(container.name.clone());
-    words.extend_from_slice(command);
+    words.extend(command);
     let attach = Attach { input: how.input, terminal: how.terminal };
     attached(&hosts, &container.host, &words, (attach, &signals), None).map(|ended| ended.status)
 }
@@ -80,7 +77,7 @@ pub fn exec(
 fn attached(
     hosts: &Hosts,
     host: &str,
-    words: &[String],
+    words: &Words,
     (attach, signals): (Attach, &Signals),
     time: Option<Duration>,
 ) -> Result<Ended> {
@@ -90,7 +87,7 @@ fn attached(
         let status = host.run_attached(words, attach)?;
         return Ok(Ended { status, is_late: false });
     }
-    relay(host.start(words, attach.input)?, attach.input, &|within| signals.wait(within), time)
+    relay(host.begin(words, attach.input)?, attach.input, &|within| signals.wait(within), time)
 }
 
 /// Runs the application of a file in a cluster that is up, with these streams and a way from its
@@ -131,12 +128,12 @@ fn inside(
     time: Option<Duration>,
 ) -> Result<Ended> {
     let found = plan.run().ok_or_else(|| Error::new("there is nothing to run"))?;
-    let (_, container, words) = found;
-    let mut words = words.to_vec();
+    let (_, container, command) = found;
     let container = running(&plan.cluster, container, hosts)?;
     let attach = Attach { terminal: attach.terminal && time.is_none(), ..attach };
     let streams = Exec { input: attach.input, terminal: attach.terminal, ..Exec::default() };
-    words.splice(..1, streams.words());
+    let mut words = streams.words();
+    words.append(command.without_first(1));
     let doors = Doors::open(plan, hosts)?;
     let far = (!hosts.is_local()).then_some(&*container.host);
     attached(hosts, &container.host, &doors.told(far, &words), (attach, signals), time)

@@ -416,7 +416,7 @@ impl Cluster {
         } else {
             let Some((host, _, words)) = self.plan.run() else { return Ok(None) };
             let doors = Doors::open(&self.plan, &self.hosts)?;
-            let task = self.hosts.of(host)?.start(&doors.told(host, words), false)?;
+            let task = self.hosts.of(host)?.begin(&doors.told(host, words), false)?;
             (relay::relay(task, false, &signal, self.time)?, None)
         };
         let stop = || watcher.is_stopped();

@@ -157,7 +157,7 @@ impl<'a> Nodes<'a> {
     fn ask(&self, command: &[&str]) -> Result<String> {
         let command = words(&[&["exec", &self.control], command].concat());
         let began = Instant::now();
-        let done = self.host.run_until(&command, &|| began.elapsed() > ANSWERS)?;
+        let done = self.host.run_until(&command.clone().into(), &|| began.elapsed() > ANSWERS)?;
         if done.is_good() { Ok(done.text()) } else { Err(failed(&self.control, &command, &done)) }
     }
 

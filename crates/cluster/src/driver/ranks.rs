@@ -13,14 +13,15 @@ use std::time::Duration;
 use remote::shell;
 
 use super::at::words;
-use super::hosts::{Done, Host, Hosts, at_once, failed};
+use super::doors::Doors;
+use super::hosts::{Done, Host, Hosts, Task, at_once, failed};
 use super::images;
 use super::relay::{Ended, relay};
 use crate::error::{Error, Result};
-use crate::plan::{Node, PROGRAM, Plan, Ranks};
+use crate::plan::{Node, PROGRAM, Plan, Ranks, Words};
 use crate::ranks::choice::{Choice, Offer, choose};
 use crate::ranks::image::Found;
-use crate::ranks::rank::Failure;
+use crate::ranks::rank::{Failure, hidden_of};
 
 /// Asks each launcher of MPI in `PATH` for its release.
 const VERSIONS: &str = "\
@@ -55,26 +56,15 @@ pub(super) fn run(
     let name = sys::random::suffix().map_err(|error| Error::new(error.to_string()))?;
     let launch = Launch { plan, ranks, hosts, name, input };
     let choice = launch.choose(&launch.look()?)?;
-    let command = launch.rank()?;
-    let (launcher, task, doors) = match &choice {
-        Choice::Srun(mpi) => {
-            let names: Vec<String> =
-                ranks.hosts.iter().filter_map(|host| host.host.clone()).collect();
-            let words = [ranks.srun(mpi, &names), command].concat();
-            ("srun", hosts.driver().launch(&words, input)?, None)
-        }
-        Choice::Mpiexec(one) => {
-            let (task, doors) = launch.by_mpiexec(one, command)?;
-            (&*one.path, task, doors)
-        }
-    };
+    let (launcher, task, doors) = launch.or_forget(launch.begin(&choice))?;
     let told = |within| {
         let number = signal(within)?;
         // Before there are ranks, and where they have ended, the launcher is meant.
         (launch.tell_ranks(number) == 0).then_some(number)
     };
-    let ended = relay(task, input, &told, time)?;
+    let ended = relay(task, input, &told, time);
     drop(doors);
+    let ended = launch.or_forget(ended)?;
     let ranks = launch.ended(launcher, ended.status);
     Ok((Ended { status: ranks.0, ..ended }, ranks.1))
 }
@@ -96,14 +86,14 @@ impl Launch<'_> {
     fn look(&self) -> Result<Found> {
         let (node, host) = self.first()?;
         let command = &self.ranks.command;
-        let mut all = vec!["exec".to_owned()];
-        all.extend(self.ranks.surroundings());
-        all.extend(words(&[&node.container, PROGRAM, "cluster", "mpi", "--"]));
-        all.extend(command.iter().cloned());
-        let done = host.run(&all)?;
+        let mut all = Words::from(vec!["exec".to_owned()]);
+        all.append(self.ranks.surroundings());
+        all.extend([&node.container, PROGRAM, "cluster", "mpi", "--"]);
+        all.extend(command);
+        let done = host.run_until(&all, &|| false)?;
         let what = || format!("the MPI of {} in {}", command[0], node.container);
         if !done.is_good() {
-            return Err(failed(what(), &all, &done));
+            return Err(failed(what(), &all.shown(), &done));
         }
         serde_json::from_slice(&done.out)
             .map_err(|error| Error::new(format!("{}: {error}", what())))
@@ -123,7 +113,26 @@ impl Launch<'_> {
         choose(found, &offer.with_mpiexec(&String::from_utf8_lossy(&done.out)))
     }
 
-    /// The command of a rank on any of the hosts.
+    /// Starts the launcher. Returns its name.
+    fn begin<'c>(&self, choice: &'c Choice) -> Result<(&'c str, Box<dyn Task>, Option<Doors>)> {
+        let command = self.rank()?;
+        match choice {
+            Choice::Srun(mpi) => {
+                let hosts = &self.ranks.hosts;
+                let names: Vec<String> =
+                    hosts.iter().filter_map(|host| host.host.clone()).collect();
+                let words = [self.ranks.srun(mpi, &names), command].concat();
+                Ok(("srun", self.hosts.driver().launch(&words, self.input)?, None))
+            }
+            Choice::Mpiexec(one) => {
+                let (task, doors) = self.by_mpiexec(one, command)?;
+                Ok((&one.path, task, doors))
+            }
+        }
+    }
+
+    /// The command of a rank on any of the hosts. A launcher need not carry variables to all of
+    /// them, so a file on each has what the command hides.
     fn rank(&self) -> Result<Vec<String>> {
         let cluster = &self.plan.cluster;
         let image = images::id(&self.ranks.image, self.hosts.driver())?.ok_or_else(|| {
@@ -134,7 +143,19 @@ impl Launch<'_> {
         more.extend(self.input.then(|| "-i".to_owned()));
         let mut rank: Vec<String> =
             ["cluster", "rank", cluster, &self.name].map(str::to_owned).to_vec();
-        rank.extend(self.ranks.run(&image, &more));
+        let run = self.ranks.run(&image, &more);
+        rank.extend(run.shown());
+        let hidden = run.of_program([""; 0]);
+        if hidden.has_hidden() {
+            let put = |host: &dyn Host| {
+                let of = |node: &&Node| {
+                    self.hosts.of(node.host.as_deref()).is_ok_and(|one| one.name() == host.name())
+                };
+                let kept = self.plan.nodes.iter().find(of).map_or("", Node::kept);
+                host.put(&hidden_of(kept.as_ref(), &self.name), 0o600, &hidden.pack())
+            };
+            self.each(put).into_iter().collect::<Result<()>>()?;
+        }
         let programs = self.ranks.hosts.iter().map(|host| {
             let host = self.hosts.of(host.host.as_deref())?;
             Ok((host.node_name(), host.program()?))
@@ -154,16 +175,9 @@ impl Launch<'_> {
     }
 
     /// How the ranks have ended, as they say themselves: what counts is the one that failed first.
-    /// Nothing is kept of them any more.
     fn ended(&self, launcher: &str, status: u8) -> (u8, Option<String>) {
-        let ask = |host: &dyn Host| {
-            let words = ["cluster", "rank", "--failures", &self.plan.cluster, &self.name];
-            let done = host.run(&words.map(str::to_owned))?;
-            let all: Vec<Failure> = done.text().lines().filter_map(Failure::parse).collect();
-            Ok(all.into_iter().map(|one| (host.name().to_owned(), one)).collect::<Vec<_>>())
-        };
-        let all = self.each(ask).into_iter().flatten().flatten();
-        let first = all.min_by_key(|(_, failure)| failure.time);
+        let all = self.failures();
+        let first = all.into_iter().min_by_key(|(_, failure)| failure.time);
         match first {
             Some((host, Failure { rank, status, .. })) => {
                 let how = match status {
@@ -178,6 +192,26 @@ impl Launch<'_> {
                 (status, Some(note))
             }
         }
+    }
+
+    /// The ranks that have failed by themselves, with their hosts. Nothing is kept of any of them
+    /// any more.
+    fn failures(&self) -> Vec<(String, Failure)> {
+        let ask = |host: &dyn Host| {
+            let words = ["cluster", "rank", "--failures", &self.plan.cluster, &self.name];
+            let done = host.run(&words.map(str::to_owned))?;
+            let all: Vec<Failure> = done.text().lines().filter_map(Failure::parse).collect();
+            Ok(all.into_iter().map(|one| (host.name().to_owned(), one)).collect::<Vec<_>>())
+        };
+        self.each(ask).into_iter().flatten().flatten().collect()
+    }
+
+    /// After an error nothing is kept of the ranks.
+    fn or_forget<T>(&self, result: Result<T>) -> Result<T> {
+        if result.is_err() {
+            self.failures();
+        }
+        result
     }
 
     /// Asks the hosts of the ranks, each once. One that is lost is left out.

@@ -1,14 +1,17 @@
 //! A host behind a stream: its agent runs the commands.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use remote::channel::Channel;
 use remote::launcher::Launcher;
 use remote::routes::Route;
 use remote::wire::messages::{Facts, OWN, Start};
+use sys::arguments;
 
 use super::hosts::{Attach, Done, Host, Task};
 use crate::error::{Error, Result};
+use crate::plan::Words;
 
 /// A command of the driver says at most so much.
 const SAYS: usize = 16 << 20;
@@ -82,19 +85,45 @@ impl Remote {
 
     /// Tells the agent what it does if this driver is lost.
     pub(super) fn clean_up_by(&self, words: &[&str]) -> Result<()> {
-        Ok(self.channel().at_end(self.words(OWN, &super::at::words(words)))?)
+        let own = self.before(OWN);
+        Ok(self.channel().at_end([own, super::at::words(words)].concat())?)
     }
 
-    fn begin(&self, start: Start, input: bool) -> Result<Box<dyn Task>> {
+    fn start_program(&self, start: Start, input: bool) -> Result<Box<dyn Task>> {
         let start = if input { start.with_input() } else { start };
         Ok(Box::new(self.channel().start(&start)?))
     }
 
-    fn words(&self, program: &str, words: &[String]) -> Vec<String> {
-        let mut all = vec![program.to_owned()];
-        all.extend(self.stores.options());
-        all.extend_from_slice(words);
-        all
+    /// This program there, or another path of it, with the options that stand before a command.
+    fn before(&self, program: &str) -> Vec<String> {
+        [vec![program.to_owned()], self.stores.options()].concat()
+    }
+
+    /// What the agent starts for a command.
+    fn command(&self, words: &Words) -> Start {
+        let words = words.of_program(self.before(OWN));
+        // They are texts, as those that they are made of.
+        let text = |word: OsString| word.to_string_lossy().into_owned();
+        let variables = words.variables().map(|(name, word)| (name, text(word))).collect();
+        Start { variables, ..Start::new(words.shown().into_iter().map(text)) }
+    }
+
+    /// The words by which a launcher starts a command. It carries no variables, so a file has what
+    /// is hidden, which the command removes; its path is returned, too.
+    fn by_launcher(&self, words: &Words) -> Result<(Vec<String>, Option<PathBuf>)> {
+        let words = words.of_program(self.program()?);
+        let mut all: Vec<String> =
+            words.shown().iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        if !words.has_hidden() {
+            return Ok((all, None));
+        }
+        let failed = |error| Error::new(format!("a name for a file: {error}"));
+        let name = format!("hidden-{}", sys::random::suffix().map_err(failed)?);
+        let path = self.facts().runtime.join(name);
+        self.put(&path, 0o600, &words.pack())?;
+        let variable = format!("{}={}", arguments::VARIABLE, path.display());
+        all.splice(..0, ["env".to_owned(), variable]);
+        Ok((all, Some(path)))
     }
 }
 
@@ -103,37 +132,44 @@ impl Host for Remote {
         self.channel().name()
     }
 
-    fn run(&self, words: &[String]) -> Result<Done> {
-        let running = self.channel().start(&Start::new(self.words(OWN, words)))?;
+    fn run_until(&self, words: &Words, _: &(dyn Fn() -> bool + Sync)) -> Result<Done> {
+        let running = self.channel().start(&self.command(words))?;
         let output = running.output(SAYS)?;
         Ok(Done { status: output.ended.exit_status(), out: output.stdout, err: output.stderr })
     }
 
-    fn run_attached(&self, words: &[String], _: Attach) -> Result<u8> {
-        let program = self.facts().executable.display().to_string();
-        let mut command = self.launcher.terminal(&self.words(&program, words));
+    fn run_attached(&self, words: &Words, _: Attach) -> Result<u8> {
+        let (words, file) = self.by_launcher(words)?;
+        let mut command = self.launcher.terminal(&words);
         // This process waits for signals that end the launcher.
         sys::child::unblocked(&mut command);
         let program = self.launcher.program();
-        super::local::attached(command, &|error| {
+        let ended = super::local::attached(command, &|error| {
             Error::new(format!("cannot start {program}: {error}"))
-        })
+        });
+        if let Some(path) = file {
+            // It is there if the launcher has failed.
+            let remove = [OsStr::new("rm"), OsStr::new("-f"), path.as_os_str()];
+            let remove = remove.map(|word| word.to_string_lossy().into_owned());
+            let _ = self.launch(&remove, false).and_then(|task| Done::of(&*task, SAYS));
+        }
+        ended
     }
 
     fn told(&self) -> Option<(&Facts, Option<&Route>)> {
         Some((self.facts(), self.route.as_ref()))
     }
 
-    fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
-        self.begin(Start::new(self.words(OWN, words)), input)
+    fn begin(&self, words: &Words, input: bool) -> Result<Box<dyn Task>> {
+        self.start_program(self.command(words), input)
     }
 
     fn launch(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
-        self.begin(Start::new(words.to_vec()), input)
+        self.start_program(Start::new(words.to_vec()), input)
     }
 
     fn program(&self) -> Result<Vec<String>> {
-        Ok(self.words(&self.facts().executable.display().to_string(), &[]))
+        Ok(self.before(&self.facts().executable.display().to_string()))
     }
 
     fn node_name(&self) -> String {

@@ -7,7 +7,7 @@ use super::at::{At, is_own, last_words, words};
 use super::hosts::{Done, Host, failed};
 use super::{INTERRUPTED, balance, images, network};
 use crate::error::{Error, Result};
-use crate::plan::{Act, ReadyBy, Step};
+use crate::plan::{Act, ReadyBy, Step, Words};
 use crate::spec::units;
 
 /// How often a command is repeated until a container is ready, and its state is looked at.
@@ -64,7 +64,7 @@ fn goes_on(container: &str, host: &dyn Host) -> Result<bool> {
     Ok(done.is_good() && done.text() == "running false")
 }
 
-fn start(at: &At<'_>, container: &str, run: &[String]) -> Result<bool> {
+fn start(at: &At<'_>, container: &str, run: &Words) -> Result<bool> {
     if is_own(at.plan, "container", container, at.host)? {
         if goes_on(container, at.host)? {
             return Ok(false);
@@ -76,8 +76,8 @@ fn start(at: &At<'_>, container: &str, run: &[String]) -> Result<bool> {
             return Err(failed(container, &remove, &done));
         }
     }
-    let done = at.run(run)?;
-    if done.is_good() { Ok(true) } else { Err(failed(container, run, &done)) }
+    let done = at.run_words(run)?;
+    if done.is_good() { Ok(true) } else { Err(failed(container, &run.shown(), &done)) }
 }
 
 fn ready(at: &At<'_>, container: &str, by: &ReadyBy, within: Duration) -> Result<()> {
@@ -147,7 +147,7 @@ fn tried(at: &At<'_>, container: &str, words: &[String]) -> Result<Done> {
         *next = Instant::now() + LOOK;
         (at.stop)() || !running(at, container, false).unwrap_or(false)
     };
-    let done = at.host.run_until(words, &stop)?;
+    let done = at.host.run_until(&words.to_vec().into(), &stop)?;
     if (at.stop)() { Err(Error::new(INTERRUPTED)) } else { Ok(done) }
 }
 

@@ -415,7 +415,7 @@ pub fn watch_apart(spec: &Spec, setting: &Setting, file: &Path) -> Result<PathBu
         .open(&log)
         .map_err(cannot)?;
     let begin = said.seek(SeekFrom::End(0)).map_err(cannot)?;
-    let mut command = setting.here.command(&words(&["cluster", "watch", "-f"]))?;
+    let mut command = setting.here.command(&words(&["cluster", "watch", "-f"]).into())?;
     command.arg(file);
     command.stdin(Stdio::null());
     command.stdout(said.try_clone().map_err(cannot)?);

@@ -187,10 +187,9 @@ fn start(
     words.push(image(service));
     if moves {
         let priority = (PRIORITIES - number).to_string();
-        words.extend(["cluster", "vrrp", "--priority", &priority].map(str::to_owned));
-        words.extend([&service.name, "haproxy"].map(ToString::to_string));
+        words.extend(["cluster", "vrrp", "--priority", &priority, &service.name, "haproxy"]);
     }
-    words.extend(["-W", "-db", "-f", balance::FILE].map(str::to_owned));
+    words.extend(["-W", "-db", "-f", balance::FILE]);
     let container = balancer.container.clone();
     Step { host: site.host.clone(), act: Act::Start { container, words } }
 }

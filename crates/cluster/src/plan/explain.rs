@@ -84,10 +84,8 @@ impl fmt::Display for Step {
             }
             Act::Output(copy) => write!(f, "copy {}:{} to {}", copy.node, copy.from, copy.to),
             Act::Join => write!(f, "coracle network invite, and network join, on each host"),
-            Act::Network(words)
-            | Act::Known(words)
-            | Act::Start { words, .. }
-            | Act::Run { words, .. } => {
+            Act::Network(words) | Act::Known(words) => write!(f, "coracle {}", shown(words)),
+            Act::Start { words, .. } | Act::Run { words, .. } => {
                 write!(f, "coracle {}", shown(words))
             }
             Act::Balance(balanced) => {

@@ -18,6 +18,7 @@ mod sites;
 pub(crate) mod slurm;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -31,6 +32,7 @@ pub use balance::{Balanced, Balancer};
 pub use sites::Site;
 use sites::{fitting, site};
 pub(crate) use sites::{misses_hosts, numbers, service_site};
+pub use words::Words;
 
 /// The label of every container and network of a cluster, with the cluster's name.
 pub const LABEL: &str = "coracle.cluster";
@@ -86,6 +88,13 @@ pub struct Node {
     pub doors: String,
 }
 
+impl Node {
+    /// The cluster's directory on its host.
+    pub(crate) fn kept(&self) -> &str {
+        self.doors.strip_suffix("/door").unwrap_or(&self.doors)
+    }
+}
+
 /// Steps that are carried out at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Phase {
@@ -133,7 +142,7 @@ pub enum Act {
         /// Its name.
         container: String,
         /// The command.
-        words: Vec<String>,
+        words: Words,
     },
     /// Waits until a container is ready.
     Ready {
@@ -155,7 +164,7 @@ pub enum Act {
         /// The container.
         container: String,
         /// The command.
-        words: Vec<String>,
+        words: Words,
     },
     /// Copies something of the machine that drives to a node.
     Input(Copy),
@@ -182,7 +191,7 @@ pub struct Ranks {
     /// The hosts, in the order of the nodes.
     pub hosts: Vec<Slots>,
     /// Options of `run`.
-    pub options: Vec<String>,
+    pub options: Words,
     /// The image.
     pub image: String,
     /// The command in the container.
@@ -239,12 +248,10 @@ impl Plan {
     }
 
     /// The host, the container and the command of the application; `None` if there is none.
-    pub fn run(&self) -> Option<(Option<&str>, &str, &[String])> {
+    pub fn run(&self) -> Option<(Option<&str>, &str, &Words)> {
         let mut steps = self.phases.iter().flat_map(|phase| &phase.steps);
         steps.find_map(|step| match &step.act {
-            Act::Run { container, words } => {
-                Some((step.host.as_deref(), &container[..], &words[..]))
-            }
+            Act::Run { container, words } => Some((step.host.as_deref(), &container[..], words)),
             _ => None,
         })
     }
@@ -482,8 +489,9 @@ fn beginning(
     container: &str,
     (host_name, aliases): (&str, &[&str]),
     label: (&str, &str),
-) -> Vec<String> {
-    let mut words: Vec<String> = ["run", "-d", "--pull", "never"].map(str::to_owned).to_vec();
+) -> Words {
+    let mut words = Words::default();
+    words.extend(["run", "-d", "--pull", "never"]);
     words.extend(pair("--name", container));
     words.extend(pair("--hostname", host_name));
     if spec.network == Some(Network::Host) {
@@ -505,10 +513,6 @@ fn mode(spec: &Spec) -> Option<String> {
         Some(Network::Overlay) => Some("--execmode=N1".to_owned()),
         _ => None,
     }
-}
-
-fn variables(env: &[(String, String)]) -> impl Iterator<Item = String> + '_ {
-    env.iter().flat_map(|(name, value)| pair("-e", &format!("{name}={value}")))
 }
 
 /// A volume, whose path on the host starts from the file.
@@ -553,17 +557,17 @@ fn node(spec: &Spec, site: &Site, number: u32) -> Step {
     let name = format!("node{number}");
     let container = node_container(spec, &name);
     let mut words = beginning(spec, &container, (&name, &[&name]), (NODE_LABEL, &name));
-    words.extend(variables(&spec.env));
+    words.variables(&spec.env);
     words.extend(found::words(spec, site));
     words.extend(spec.volumes.iter().flat_map(|text| volume(site, text)));
     words.extend(pair("-v", &format!("{}:{PROGRAM}:ro", site.program)));
     words.extend(pair("-v", &format!("{}:{RSH}:ro", site.program)));
     words.extend(pair("-v", &format!("{}:{DOORS}:ro", site.doors())));
     words.extend(pair("-v", &format!("{}:{HOST_FILE}:ro", site.host_file())));
-    words.push("--init".to_owned());
+    words.push("--init");
     words.extend(pair("--entrypoint", PROGRAM));
     words.push(image_name(spec, None));
-    words.extend(["cluster", "idle"].map(str::to_owned));
+    words.extend(["cluster", "idle"]);
     Step { host: site.host.clone(), act: Act::Start { container, words } }
 }
 
@@ -581,7 +585,7 @@ fn start(spec: &Spec, sites: &[Site], service: &Service, number: u32) -> Step {
     let host_name = if is_gridengine { &container } else { &own };
     let mut words = beginning(spec, &container, (host_name, aliases), label);
     words.extend(pair("--restart", service.restart.word()));
-    words.extend(variables(&service.env));
+    words.variables(&service.env);
     words.extend(service.volumes.iter().flat_map(|text| volume(site, text)));
     if service.balance.is_none() {
         words.extend(service.publish.iter().flat_map(|text| pair("-p", text)));
@@ -690,9 +694,9 @@ fn run(spec: &Spec, sites: &[Site]) -> Vec<Step> {
         return vec![ranks::step(spec, run, sites)];
     }
     let container = node_container(spec, &run.on);
-    let mut words = vec!["exec".to_owned()];
+    let mut words = Words::from(vec!["exec".to_owned()]);
     words.extend(launch_variables(spec));
-    words.extend(variables(&run.env));
+    words.variables(&run.env);
     words.extend(run.directory.iter().flat_map(|path| pair("--workdir", path)));
     words.push(container.clone());
     words.extend(run.command.iter().cloned());

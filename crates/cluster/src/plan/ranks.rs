@@ -1,6 +1,6 @@
 //! The application as ranks that the host's launcher starts.
 
-use super::{LABEL, Ranks, Site, Slots, Step, image_name, pair, site, slots, variables, volume};
+use super::{LABEL, Ranks, Site, Slots, Step, Words, image_name, pair, site, slots, volume};
 use crate::spec::{Kind, Run, Spec};
 
 use super::explain::shown;
@@ -17,13 +17,14 @@ pub(super) fn step(spec: &Spec, run: &Run, sites: &[Site]) -> Step {
             None => hosts.push(Slots { host: host.clone(), address: *address, slots }),
         }
     }
-    let mut options: Vec<String> = ["--rm", "--pull", "never"].map(str::to_owned).to_vec();
+    let mut options = Words::default();
+    options.extend(["--rm", "--pull", "never"]);
     options.extend(pair("--label", &format!("{LABEL}={}", spec.name)));
     options.extend(pair("--network", "host"));
     // All ranks have one command.
     options.extend(found::common(spec, sites));
-    options.extend(variables(&spec.env));
-    options.extend(variables(&run.env));
+    options.variables(&spec.env);
+    options.variables(&run.env);
     options.extend(spec.volumes.iter().flat_map(|text| volume(&sites[0], text)));
     options.extend(run.directory.iter().flat_map(|path| pair("--workdir", path)));
     let ranks = Ranks {
@@ -44,23 +45,22 @@ impl Ranks {
 
     /// The command of `run` for a rank, of an image by this name. Its container has that of the
     /// host's other ranks.
-    pub(crate) fn run(&self, image: &str, more: &[String]) -> Vec<String> {
+    pub(crate) fn run(&self, image: &str, more: &[String]) -> Words {
         let (program, words) =
             self.command.split_first().map_or((None, &[][..]), |(first, rest)| (Some(first), rest));
-        let mut all = vec!["run".to_owned()];
-        all.extend_from_slice(&self.options);
-        all.extend_from_slice(more);
+        let mut all = Words::from(vec!["run".to_owned()]);
+        all.append(self.options.clone());
+        all.extend(more);
         // What the image starts by itself is not started, as in a node's container.
         all.extend(program.into_iter().flat_map(|program| pair("--entrypoint", program)));
-        all.push(image.to_owned());
-        all.extend_from_slice(words);
+        all.push(image);
+        all.extend(words);
         all
     }
 
     /// Options of `exec` with the variables and the directory that a rank has.
-    pub(crate) fn surroundings(&self) -> Vec<String> {
-        let pairs = self.options.windows(2).filter(|pair| ["-e", "--workdir"].contains(&&*pair[0]));
-        pairs.flatten().cloned().collect()
+    pub(crate) fn surroundings(&self) -> Words {
+        self.options.options(&["-e", "--workdir"])
     }
 
     /// The words of `srun` before the command of a rank. Each host has as many as the one with the

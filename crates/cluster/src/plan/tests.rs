@@ -145,9 +145,10 @@ fn an_address_moves_between_balancers_with_packets() {
         let spec = crate::spec::parse(Path::new("lab.toml"), &text).unwrap();
         let plan = plan(&spec, &unknown_sites(&spec, "/lab"));
         let of = |act: &Act| match act {
-            Act::Network(words)
-            | Act::Start { words, .. }
-            | Act::Ready { by: ReadyBy::Trying(words), .. } => Some(words.join(" ")),
+            Act::Start { words, .. } => Some(words.join(" ")),
+            Act::Network(words) | Act::Ready { by: ReadyBy::Trying(words), .. } => {
+                Some(words.join(" "))
+            }
             _ => None,
         };
         let steps = plan.phases.iter().flat_map(|phase| &phase.steps);

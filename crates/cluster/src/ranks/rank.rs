@@ -18,6 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use remote::wire::messages::Ended;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use sys::arguments::Words;
 use sys::event::{MaskGuard, SignalFd, SignalSet, send_signal};
 
 use crate::error::{Error, Result};
@@ -34,6 +35,18 @@ const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 const NUMBERS: [&str; 3] = ["PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 /// The end of the name of the file that says how a rank has ended.
 const END: &str = ".end";
+
+/// The name of the file with what the command of ranks hides.
+const HIDDEN: &str = "hidden";
+
+/// Where that file is in a cluster's directory, for one launch.
+pub(crate) fn hidden_of(kept: &Path, launch: &str) -> PathBuf {
+    of_launch(kept, launch).join(HIDDEN)
+}
+
+fn of_launch(kept: &Path, launch: &str) -> PathBuf {
+    kept.join("ranks").join(launch)
+}
 
 /// How a rank has ended that failed by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +75,23 @@ impl Ranks {
         if launch.is_empty() || !launch.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(Error::new(format!("{launch:?} is not the name of a launch")));
         }
-        Ok(Self { directory: place::directory(store, &cluster).join("ranks").join(launch) })
+        Ok(Self { directory: of_launch(&place::directory(store, &cluster), launch) })
+    }
+
+    /// The words of a rank: a program, and behind that a command with what it hides.
+    ///
+    /// # Errors
+    /// If the file that the driver has left for it cannot be read, or is of another command.
+    pub fn words(&self, program: Vec<OsString>, command: Vec<OsString>) -> Result<Words> {
+        let first = program.len();
+        let mut words = Words::new(program.into_iter().chain(command));
+        let path = self.directory.join(HIDDEN);
+        match fs::read(&path).and_then(|packed| words.unpack(&packed, first)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::new(format!("cannot read {}: {error}", path.display())))
+            }
+            _ => Ok(words),
+        }
     }
 
     /// Runs a rank: a program, with its words. `environment` gives the variables of this process.
@@ -70,11 +99,7 @@ impl Ranks {
     ///
     /// # Errors
     /// If it cannot be started, or what is known of it cannot be kept.
-    pub fn run(
-        &self,
-        words: &[OsString],
-        environment: impl Fn(&str) -> Option<String>,
-    ) -> Result<u8> {
+    pub fn run(&self, words: &Words, environment: impl Fn(&str) -> Option<String>) -> Result<u8> {
         let failed = |error: io::Error| Error::new(format!("a rank cannot be started: {error}"));
         let number = NUMBERS.iter().find_map(|name| environment(name)?.parse::<u32>().ok());
         let number = number.ok_or_else(|| {
@@ -85,10 +110,11 @@ impl Ranks {
         let set = SignalSet::of(&[&ENDING[..], &OTHERS, &[CHILD]].concat());
         let _blocked = MaskGuard::block(set).map_err(failed)?;
         let signals = SignalFd::new(set).map_err(failed)?;
-        let (program, words) =
-            words.split_first().ok_or_else(|| Error::new("a rank has no program"))?;
+        let shown = words.shown();
+        let (program, rest) =
+            shown.split_first().ok_or_else(|| Error::new("a rank has no program"))?;
         let mut command = Command::new(program);
-        command.args(words);
+        command.args(rest).envs(words.variables());
         sys::child::dies_with(&mut command, Signal::KILL);
         let mut child = command.spawn().map_err(failed)?;
         let start = sys::process::start_time(child.id()).unwrap_or_default();
@@ -184,8 +210,8 @@ mod tests {
         (name == "PMI_RANK").then(|| "3".to_owned())
     }
 
-    fn words(script: &str) -> Vec<OsString> {
-        ["sh", "-c", script].map(OsString::from).to_vec()
+    fn words(script: &str) -> Words {
+        Words::new(["sh", "-c", script])
     }
 
     #[test]
@@ -202,6 +228,29 @@ mod tests {
         assert!(ranks.run(&words("exit 0"), |_| None).unwrap_err().to_string().contains("no rank"));
         ranks.remove();
         assert_eq!(ranks.failures(), []);
+    }
+
+    #[test]
+    fn what_a_rank_hides_comes_by_a_file() {
+        let store = tempfile::tempdir().unwrap();
+        let ranks = Ranks::of(store.path(), "lab", "c3").unwrap();
+        let [program, command] = [&["coracle", "--store", "/s"][..], &["run", "-e", "A="]]
+            .map(|words| words.iter().map(OsString::from).collect::<Vec<_>>());
+        let of = || ranks.words(program.clone(), command.clone());
+        assert!(!of().unwrap().has_hidden());
+        let mut run = Words::new(["run", "-e", "A=b"]);
+        run.hide(2, 2);
+        let file = hidden_of(&place::directory(store.path(), "lab"), "c3");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, run.pack()).unwrap();
+        let words = of().unwrap();
+        assert_eq!(words.all()[3..], *run.all());
+        assert_eq!(words.shown()[..], *[program.clone(), command.clone()].concat());
+        assert_eq!((ranks.signal(0), ranks.failures()), (0, Vec::new()));
+        fs::write(&file, b"_9=A=b\0").unwrap();
+        assert!(of().is_err());
+        ranks.remove();
+        assert!(!file.exists());
     }
 
     #[test]

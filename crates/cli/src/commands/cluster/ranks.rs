@@ -1,6 +1,6 @@
 //! `cluster rank` and `cluster mpi`, which the driver and launchers of MPI start.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 
 use cluster::ranks::image;
@@ -28,7 +28,7 @@ pub(crate) fn rank(context: &Context, args: &ClusterRankArgs) -> Result<Exit, Re
         output::print(&lines)?;
         return Ok(Exit::OK);
     }
-    let words: Vec<OsString> = own_words(context)?.into_iter().chain(args.words.clone()).collect();
+    let words = ranks.words(own_words(context)?, args.words.clone())?;
     let environment = &context.surroundings().environment;
     let variable = |name: &str| Some(environment.get(OsStr::new(name))?.to_str()?.to_owned());
     Ok(Exit(ranks.run(&words, variable)?))

@@ -50,12 +50,12 @@ impl Host for Shell {
         "shell"
     }
 
-    fn run(&self, _: &[String]) -> Result<Done> {
+    fn run_until(&self, _: &Words, _: &(dyn Fn() -> bool + Sync)) -> Result<Done> {
         let out = self.runs.load(Ordering::Relaxed).to_string().into_bytes();
         Ok(Done { status: 0, out, err: Vec::new() })
     }
 
-    fn run_attached(&self, _: &[String], _: Attach) -> Result<u8> {
+    fn run_attached(&self, _: &Words, _: Attach) -> Result<u8> {
         Err(Error::new("not here"))
     }
 
@@ -75,7 +75,7 @@ impl Host for Shell {
         "shell".to_owned()
     }
 
-    fn start(&self, words: &[String], input: bool) -> Result<Box<dyn Task>> {
+    fn begin(&self, words: &Words, input: bool) -> Result<Box<dyn Task>> {
         if words[0] == "cluster" {
             let door = lock(&self.door).take().ok_or_else(|| Error::new("one door only"))?;
             return Ok(Box::new(door));

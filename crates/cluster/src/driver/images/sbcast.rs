@@ -138,7 +138,7 @@ fn saved(name: &str, source: &dyn Host, file: &str, at: &At<'_>) -> Result<Strin
     let path = at.kept.join(file);
     let own = path.display().to_string();
     let save = words(&["save", "--format", "oci-archive", "--output", &own, name]);
-    let done = source.run_until(&save, at.stop)?;
+    let done = source.run_until(&save.into(), at.stop)?;
     if done.is_good() {
         return Ok(own);
     }

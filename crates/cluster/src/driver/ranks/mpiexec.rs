@@ -83,7 +83,7 @@ impl Launch<'_> {
     /// names.
     fn other_hosts(&self, family: Family) -> Result<(Doors, Vec<String>, Vec<String>)> {
         let (node, host) = self.first()?;
-        let kept = node.doors.strip_suffix("/door").unwrap_or(&node.doors);
+        let kept = node.kept();
         let (rsh, file) = (format!("{kept}/rsh"), format!("{kept}/ranks.hosts"));
         if family == Family::OpenMpi && rsh.contains(char::is_whitespace) {
             return Err(Error::new(format!(
