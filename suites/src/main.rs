@@ -19,6 +19,7 @@ mod network;
 mod posix;
 mod program;
 mod programs;
+mod secrets;
 mod sequences;
 mod servers;
 mod shares;

@@ -15,6 +15,7 @@ mod mistakes;
 mod runs;
 mod services;
 mod site;
+mod unseen;
 mod web;
 mod world;
 
@@ -87,6 +88,7 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
         floods::CASES,
         kills::CASES,
         mistakes::CASES,
+        unseen::CASES,
     ];
     add_to(suite, stage, Part::Batch, batch::CASES.iter().copied());
     add_to(suite, stage, Part::Most, groups.concat().into_iter().map(always));

@@ -14,6 +14,7 @@ use testkit::slurm::{Cluster, Conditions};
 
 use crate::hosts::lab::{Case, LIMIT, Lab};
 use crate::hosts::slurm::slurm_with;
+use crate::secrets::Watch;
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("ranks::slurm", slurm),
@@ -25,6 +26,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 const IMAGE: &str = "lab/ranks:1";
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/hosts/guests/ranks.c");
 const RING: &str = "ring of 3 ranks: right, in the container: 1, of the file\n";
+/// What is on no command line.
+const VARIABLE: &str = "WORD=of the file";
 /// What each rank sends, in bytes.
 const SENT: u64 = 2 * (4 << 20);
 
@@ -114,6 +117,7 @@ fn slurm(lab: &Lab) -> Outcome {
     let batch = Batch::start(lab, None)?;
     let backend = "backend = { kind = \"slurm\" }";
     let open = file(lab, "open", backend, &["ranks-openmpi"]);
+    let watch = Watch::start(VARIABLE);
     for mode in ["", "N1", "I1", "P1", "F2"] {
         let (done, sent) = sent(lab, || batch.up(mode, &open));
         assert_eq!(done.ok().out(), RING, "{mode}: {done:?}");
@@ -131,6 +135,7 @@ fn slurm(lab: &Lab) -> Outcome {
         assert!(done.err().contains(&note), "{done:?}");
     }
     asked(&batch, backend);
+    watch.ends_without();
     Ok(())
 }
 
@@ -196,6 +201,7 @@ fn programs(lab: &Lab, launchers: &[(&str, &str)]) -> String {
 /// An `mpiexec` on the first host, whose daemons on the others the driver starts.
 fn mpiexec(lab: &Lab) -> Outcome {
     image(lab, |words| lab.run(0, words))?;
+    let watch = Watch::start(VARIABLE);
     let backend = lab.ssh(&["host1", "host2", "host3"]);
     let open = file(lab, "open", &backend, &["ranks-openmpi", "read"]);
     lab.run(0, &["cluster", "up", "-d", "-f", &open]).ok();
@@ -217,6 +223,7 @@ fn mpiexec(lab: &Lab) -> Outcome {
     assert_eq!(done.code(), 9, "{done:?}");
     assert!(done.err().contains("rank 2 on host3 has ended first, with status 9\n"), "{done:?}");
     killed(lab, &backend);
+    watch.ends_without();
     Ok(())
 }
 
@@ -255,6 +262,7 @@ fn killed(lab: &Lab, backend: &str) {
 /// All nodes on one host, by the launcher that fits; and one that does not.
 fn local(lab: &Lab) -> Outcome {
     image(lab, |words| lab.run(0, words))?;
+    let watch = Watch::start(VARIABLE);
     for kind in ["openmpi", "mpich"] {
         let file = file(lab, "here", "", &[&format!("ranks-{kind}")]);
         let done = lab.run(0, &["cluster", "up", "-f", &file]);
@@ -267,5 +275,6 @@ fn local(lab: &Lab) -> Outcome {
     let says = format!("{path}/mpiexec is HYDRA 4.");
     assert!(done.code() == 125 && done.err().contains(&says), "{done:?}");
     assert!(done.err().contains("error: the program's MPI is Open MPI (libmpi.so.40."), "{done:?}");
+    watch.ends_without();
     Ok(())
 }

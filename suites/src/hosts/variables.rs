@@ -4,15 +4,19 @@
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
 use testkit::command::{Finished, Input, run_with};
 use testkit::skip::{Outcome, need_program};
+use testkit::terminal::Terminal;
 
 use crate::hosts::lab::{Case, IMAGE, LIMIT, Lab};
+use crate::secrets::Watch;
 
-pub(crate) const CASES: &[(&str, Case)] = &[("ssh::variables", found), ("ssh::ring", ring)];
+pub(crate) const CASES: &[(&str, Case)] =
+    &[("ssh::variables", found), ("ssh::ring", ring), ("ssh::unseen", unseen)];
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/programs/guests/ring.c");
 const HOSTS: [&str; 2] = ["host2", "host3"];
@@ -80,6 +84,50 @@ fn found(lab: &Lab) -> Outcome {
                NCCL_SOCKET_IFNAME==eth0\nOMPI_MCA_btl_tcp_if_exclude=lo\nUCX_NET_DEVICES=eth0\n\
                of-file\neth0\n";
     assert_eq!(done.ok().out(), all, "{done:?}");
+    Ok(())
+}
+
+/// Values are on no command line of any host, nor in a file that another user of it can read, also
+/// where a terminal has a stream of its own.
+fn unseen(lab: &Lab) -> Outcome {
+    let value = format!("only{}of-this-case", std::process::id());
+    let text = format!(
+        "name = \"unseen\"\nimage = {IMAGE:?}\nnodes = 2\nenv = {{ WORD = {value:?} }}\n{}\
+         [service.db]\nenv = {{ WORD = {value:?} }}\ncommand = \"sleep 600\"\n\
+         [run]\nenv = {{ OWN = {value:?} }}\n\
+         command = [\"sh\", \"-c\", \"echo ${{#WORD}} ${{#OWN}}; sleep 1\"]\n",
+        lab.ssh(&HOSTS)
+    );
+    let file = lab.file("unseen.toml", &text);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("a mode");
+    let length = value.len();
+    let watch = Watch::start(&value);
+    lab.run(0, &["cluster", "up", "-d", "-f", &file]).ok();
+    let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+    let readable = || {
+        // A pattern that is not the value.
+        let (user, pattern) = (lab.site.user.uid, value.replacen('o', "[o]", 1));
+        let script = format!(
+            "cd /; {nobody} find /tmp /home /run -user {user} -type f -readable \
+             -exec grep -ls -- '{pattern}' {{}} +"
+        );
+        (0..3).map(|host| lab.root(host, &script).out()).collect::<String>()
+    };
+    assert_eq!(readable(), "");
+    let run = lab.run(0, &["cluster", "run", "-f", &file]);
+    assert_eq!(run.ok().out(), format!("{length} {length}\n"));
+    // The variable is copied from the environment of the command.
+    let program = lab.people[0].program.display();
+    for words in ["cluster exec -it -e GIVEN unseen db", "cluster exec -e GIVEN unseen node2"] {
+        let script = format!("{program} {words} sh -c 'echo got ${{#GIVEN}}; sleep 1'");
+        let mut command = lab.command(0, Path::new("/bin/sh"), &["-c", &script]);
+        let terminal = Terminal::spawn(command.env("GIVEN", &value), 33, 101);
+        let terminal = terminal.expect("a terminal");
+        terminal.expect_within(&format!("got {length}"), LIMIT);
+        assert_eq!(readable(), "", "{words}");
+    }
+    lab.run(0, &["cluster", "down", "unseen"]).ok();
+    watch.ends_without();
     Ok(())
 }
 
