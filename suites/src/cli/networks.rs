@@ -60,6 +60,7 @@ fn a_network_is_made_listed_and_removed() -> Outcome {
     let none = printed(home, &["network", "ls"]);
     insta::assert_snapshot!(none, @r"
     NETWORK ID     NAME      DRIVER    SCOPE
+    627269646765   bridge    bridge    local
     686f73740000   host      host      local
     6e6f6e650000   none      null      local
     ");
@@ -69,14 +70,14 @@ fn a_network_is_made_listed_and_removed() -> Outcome {
         let words = [&["network", "ls", "--format", "{{.Name}}"], words].concat();
         printed(home, &words).lines().map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(listed(&[]), ["host", "lab", "none"]);
+    assert_eq!(listed(&[]), ["bridge", "host", "lab", "none"]);
+    assert_eq!(listed(&["--filter", "driver=bridge"]), ["bridge", "lab"]);
     let short = format!("id={}", &id[..6]);
-    for fits in ["name=la", &short, "driver=bridge", "label=team", "label=team=red", "type=custom"]
-    {
+    for fits in ["name=la", &short, "label=team", "label=team=red", "type=custom"] {
         assert_eq!(listed(&["--filter", fits]), ["lab"], "{fits}");
     }
     assert_eq!(listed(&["--filter", "dangling=true"]), ["lab"]);
-    assert_eq!(listed(&["--filter", "dangling=false"]), ["host", "none"]);
+    assert_eq!(listed(&["--filter", "dangling=false"]), ["bridge", "host", "none"]);
     assert_eq!(listed(&["--filter", "scope=local", "--filter", "driver=null"]), ["none"]);
     assert_eq!(printed(home, &["network", "ls", "-q", "--filter", "name=lab"]).trim(), &id[..12]);
     let whole = ["network", "ls", "-q", "--no-trunc", "--filter", "name=lab"];
@@ -104,7 +105,7 @@ fn a_network_is_made_listed_and_removed() -> Outcome {
 
     printed(home, &["network", "create", "other"]);
     assert_eq!(printed(home, &["network", "rm", "lab", "other"]), "lab\nother\n");
-    assert_eq!(listed(&[]), ["host", "none"]);
+    assert_eq!(listed(&[]), ["bridge", "host", "none"]);
     let events = ["events", "--since", "10m", "--until", "0s", "--filter", "type=network"];
     let told = printed(home, &[&events[..], &["--format", "{{.Action}} {{.Actor.ID}}"]].concat());
     assert!(told.starts_with(&format!("create {id}\n")), "{told}");
@@ -251,7 +252,7 @@ fn mistakes_when_a_network_is_made() -> Outcome {
         assert!(text.starts_with("error: ") && text.contains(part), "{words:?}: {text}");
         assert!(text.contains("\n  hint: "), "{words:?}: {text}");
     }
-    assert_eq!(printed(home, &["network", "ls", "-q"]).lines().count(), 3, "nothing was made");
+    assert_eq!(printed(home, &["network", "ls", "-q"]).lines().count(), 4, "nothing was made");
     Ok(())
 }
 
@@ -293,9 +294,9 @@ fn mistakes_with_networks_that_are_there() -> Outcome {
     ");
     assert_eq!(printed(home, &["network", "rm", "-f", "nothing"]), "");
     assert!(!coracle(home, &["network", "inspect", "nothing"]).status.success());
-    let built_in = coracle(home, &["network", "inspect", "bridge"]);
+    let built_in = coracle(home, &["network", "inspect", "private"]);
     insta::assert_snapshot!(String::from_utf8_lossy(&built_in.stderr), @r"
-    error: 'bridge' is built in: with --network bridge each container has a network of its own
+    error: 'private' is built in: with --network private each container has a network of its own
       hint: 'coracle inspect CONTAINER' shows it
     ");
     insta::assert_snapshot!(mistake(home, &["create", "-h", "bad name", "hello"]), @r"
@@ -509,7 +510,7 @@ fn surroundings() -> Outcome {
     run("coracle network rm a b <&- >&-");
     run("mkdir -m 500 there; cd there; coracle network create stern");
     let names = run("cd /; coracle network ls -q --no-trunc | wc -l");
-    assert_eq!(names.trim(), "4");
+    assert_eq!(names.trim(), "5");
     run("umask 077; coracle network inspect own stern");
     run("umask 077; coracle create --name here --network own hello");
     // Several at once: one is made, the others are told so.

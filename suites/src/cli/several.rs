@@ -266,7 +266,7 @@ fn mistakes_when_a_network_of_several_hosts_is_made() -> Outcome {
         let text = create(&[&["--scope=cluster"], words, &["far"]].concat());
         assert!(text.contains(part) && text.contains("\n  hint: "), "{words:?}: {text}");
     }
-    assert_eq!(printed(home.path(), &["network", "ls", "-q"]).lines().count(), 2);
+    assert_eq!(printed(home.path(), &["network", "ls", "-q"]).lines().count(), 3);
     printed(home.path(), &["network", "create", "near"]);
     let output = coracle(home.path(), &["network", "invite", "near"]);
     insta::assert_snapshot!(transcript(&output), @r"
