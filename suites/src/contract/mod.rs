@@ -39,6 +39,7 @@ mod packages;
 mod patched_code;
 mod placement;
 mod points;
+mod projects;
 mod removal;
 mod same;
 mod status;
@@ -77,6 +78,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("network", network::CASES),
     ("isolate", isolation::CASES),
     ("points", points::CASES),
+    ("projects", projects::CASES),
     ("many", concurrency::CASES),
     ("place", placement::CASES),
     ("debian", packages::CASES),
@@ -107,7 +109,7 @@ const ASKING: [(&str, &str); 8] = [
 
 /// Groups for the engine without filters: those that test its own code. Everything else it shares
 /// with the engines whose rules it uses.
-const WITHOUT_FILTERS: [&str; 15] = [
+const WITHOUT_FILTERS: [&str; 16] = [
     "status",
     "env",
     "users",
@@ -122,14 +124,15 @@ const WITHOUT_FILTERS: [&str; 15] = [
     "removal",
     "kernel",
     "own",
+    "projects",
     "large",
 ];
 
 /// Groups for a runtime of the host: those that test what it does instead of N1. The rest is the
 /// code of N1 and P1.
-const BY_RUNTIME: [&str; 12] = [
+const BY_RUNTIME: [&str; 13] = [
     "status", "tty", "users", "mounts", "volumes", "devices", "streams", "exec", "layers",
-    "isolate", "removal", "own",
+    "isolate", "removal", "own", "projects",
 ];
 
 /// True if a group is skipped for a mode of the host's runtime.

@@ -208,6 +208,12 @@ impl World {
         Self { user: User { gid, ..self.user.clone() }, ..parts }
     }
 
+    /// The same user and store with a supplementary group.
+    pub(crate) fn also_in_group(&self, group: u32) -> Self {
+        let user = User { groups: vec![group], ..self.user.clone() };
+        Self { user, ..self.clone_parts() }
+    }
+
     /// Gets the test image into the store.
     pub(crate) fn fetch(&self, scratch: &Path) -> Result<(), String> {
         let done = if self.registry.is_some() {

@@ -34,6 +34,8 @@ pub struct User {
     pub uid: u32,
     /// Primary group id.
     pub gid: u32,
+    /// Supplementary groups, which programs of the user are started with.
+    pub groups: Vec<u32>,
     /// True if `/etc/subuid` and `/etc/subgid` give this user a range.
     pub range: bool,
 }
@@ -83,7 +85,10 @@ impl User {
             words.push(setpriv);
             words.push(format!("--reuid={}", self.uid).into());
             words.push(format!("--regid={}", self.gid).into());
-            words.push("--clear-groups".into());
+            let groups: Vec<String> = self.groups.iter().map(u32::to_string).collect();
+            let none = groups.is_empty();
+            let groups = format!("--groups={}", groups.join(","));
+            words.push(if none { "--clear-groups".into() } else { groups.into() });
             words.push("--".into());
         }
         let umask = setting.umask.map(|mask| format!("umask {mask:03o}; ")).unwrap_or_default();
@@ -123,6 +128,7 @@ pub fn all() -> Vec<User> {
             name,
             uid,
             gid: rustix::process::getgid().as_raw(),
+            groups: Vec::new(),
         }]
     }
 }
@@ -132,7 +138,8 @@ pub fn lookup(name: &str) -> Option<User> {
     let fields = entry(|fields| fields[0] == name)?;
     let uid = fields[2].parse().ok()?;
     let gid = fields[3].parse().ok()?;
-    Some(User { name: name.to_owned(), uid, gid, range: has_range(name, uid) })
+    let groups = Vec::new();
+    Some(User { name: name.to_owned(), uid, gid, groups, range: has_range(name, uid) })
 }
 
 /// Makes the two test users if they are missing. Root only.

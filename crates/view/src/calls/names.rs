@@ -193,7 +193,7 @@ pub(super) fn record_new<N: Backend>(
     let recorded = identity::inherit_lists(context, place, which, new).and_then(|()| {
         let at = (place.at, context.buffers.found[which].as_c_str());
         if masked {
-            context.backend.chmod(at.0, at.1, new.disk_bits())?;
+            context.backend.chmod(at.0, at.1, new.bits_on_disk(place.kind))?;
         }
         identity::created(context.backend, &identity, place.kind, at, new)
     });

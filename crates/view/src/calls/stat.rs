@@ -15,7 +15,7 @@ use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir};
 use crate::identity::Truth;
 use crate::identity::files::{self, NO_FACTS};
-use crate::identity::record::may_be_recorded;
+use crate::identity::record::{is_marked, may_be_recorded};
 use crate::image;
 use crate::paths::{self, Intent, Look, Origin, Place};
 use crate::verdict::Verdict;
@@ -415,7 +415,7 @@ fn correct_answer<N: Backend>(
         context.backend.write(at + form.links as u64, &links.to_le_bytes())?;
     }
     let Some(identity) = context.world.identity else { return Ok(true) };
-    if may_be_recorded(mode) && (mode & S_ISVTX != 0 || context.backend.has_notes()) {
+    if is_marked(mode) || may_be_recorded(mode) && context.backend.has_notes() {
         return Ok(false);
     }
     let (user, group) = (u32_at(bytes, form.owner), u32_at(bytes, form.owner + 4));

@@ -12,7 +12,7 @@
 //! finds it meanwhile waits for the record.
 
 use super::capabilities::Capability;
-use super::credentials::Credentials;
+use super::credentials::{Credentials, KEEP};
 use super::lists;
 use super::record::{
     HIDDEN_ATTRIBUTES, Lists, ORIGIN, OWNER, RECORD_MAX, Truth, can_carry, is_unfinished,
@@ -222,12 +222,21 @@ fn change_truth(
     found: &Found,
     new: &Truth,
 ) -> Result<()> {
+    let taken = if kind == Kind::Host {
+        take_group(host, identity, (dir, path), found, new)?
+    } else {
+        *found
+    };
+    let found = &taken;
     let plain = unrecorded(identity, kind, &found.facts);
     let stays_plain = (plain.uid, plain.gid) == (new.uid, new.gid);
     if !can_carry(u32::from(found.facts.stx_mode)) {
         return set_note(host, (dir, path), found, new, stays_plain);
     }
     let foreign = found.facts.stx_uid != identity.host_uid;
+    if kind == Kind::Host && !foreign {
+        return change_on_host(host, (dir, path), found, new, stays_plain);
+    }
     let bits = new.disk_bits();
     let marked = may_be_recorded(u32::from(found.facts.stx_mode));
     let needs_mark = new.needs_record()
@@ -243,17 +252,75 @@ fn change_truth(
         }
         return Ok(());
     }
-    mark(host, (dir, path), found, new)
+    mark(host, kind, (dir, path), found, new)
+}
+
+/// Gives a file of the host's own the group that it is to have, if the caller may do that: it is
+/// one of the caller's. Returns the file after that.
+fn take_group(
+    host: &mut impl Host,
+    identity: &Identity,
+    (dir, path): (Dir, &CStr),
+    found: &Found,
+    new: &Truth,
+) -> Result<Found> {
+    let plain = unrecorded(identity, Kind::Host, &found.facts);
+    if plain.gid == new.gid || found.facts.stx_uid != identity.host_uid {
+        return Ok(*found);
+    }
+    let gid = if new.gid == identity.gid { identity.host_gid } else { new.gid };
+    let flags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW;
+    if host.chown(dir, path, KEEP, gid, flags).is_err() {
+        // The kernel refuses it, or does not know the group here: the record has it.
+        return Ok(*found);
+    }
+    let mut facts = NO_FACTS;
+    host.statx(dir, path, flags, &mut facts)?;
+    Ok(Found { facts, ..*found })
+}
+
+/// Changes a file that the caller owns on the host, outside of the container's tree. What the
+/// caller could do there is done; the record has only what is left.
+fn change_on_host(
+    host: &mut impl Host,
+    (dir, path): (Dir, &CStr),
+    found: &Found,
+    new: &Truth,
+    stays_plain: bool,
+) -> Result<()> {
+    if !stays_plain || new.needs_record_in(Kind::Host) {
+        return mark(host, Kind::Host, (dir, path), found, new);
+    }
+    let bits = new.host_bits();
+    host.chmod(dir, path, bits)?;
+    if bits & S_ISGID != 0 {
+        // The kernel keeps the bit from those who are not in the group.
+        let mut facts = NO_FACTS;
+        host.statx(dir, path, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, &mut facts)?;
+        if u32::from(facts.stx_mode) & S_ISGID == 0 {
+            return mark(host, Kind::Host, (dir, path), found, new);
+        }
+    }
+    if found.recorded {
+        remove_record(host, dir, path, found);
+    }
+    Ok(())
 }
 
 /// Writes a record, and marks the inode.
-fn mark(host: &mut impl Host, (dir, path): (Dir, &CStr), found: &Found, new: &Truth) -> Result<()> {
+pub(super) fn mark(
+    host: &mut impl Host,
+    kind: Kind,
+    (dir, path): (Dir, &CStr),
+    found: &Found,
+    new: &Truth,
+) -> Result<()> {
     if found.facts.stx_mode & 0o200 == 0 {
         // Only a user who may write the file can set attributes.
-        host.chmod(dir, path, u32::from(found.facts.stx_mode) & 0o1777 | 0o200)?;
+        host.chmod(dir, path, u32::from(found.facts.stx_mode) & 0o3777 | 0o200)?;
     }
     write_record(host, dir, path, found, new)?;
-    host.chmod(dir, path, new.disk_bits() | S_ISVTX)
+    host.chmod(dir, path, new.marked_bits(kind))
 }
 
 /// Returns true if an inode has attributes that only root may set, or the number of another one.
@@ -295,7 +362,7 @@ pub fn hidden_was_set(
     if found.recorded || !carries(identity, kind, &found.facts) {
         return Ok(());
     }
-    mark(host, (dir, path), found, &found.truth)
+    mark(host, kind, (dir, path), found, &found.truth)
 }
 
 fn write_record(
@@ -350,6 +417,15 @@ fn set_note(
 /// The mode, without type, with which a new file is to be made on disk before [`created`] is called
 /// for it.
 pub fn bits_of_new(identity: &Identity, kind: Kind, new: &Truth) -> u32 {
+    // A directory that is made has the bit only from the one above it, as its group.
+    let inherits = new.is_directory() && new.mode & S_ISGID != 0;
+    if kind == Kind::Host && can_carry(new.mode) {
+        let plain = new.uid == identity.uid && (new.gid == identity.gid || inherits);
+        return match plain && !new.needs_record_in(kind) {
+            true => new.host_bits(),
+            false => unfinished_bits(new.kind()),
+        };
+    }
     if is_plain_new(identity, kind, new) { new.disk_bits() } else { unfinished_bits(new.kind()) }
 }
 
@@ -369,6 +445,13 @@ pub fn created(
     let mut facts = NO_FACTS;
     host.statx(dir, path, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, &mut facts)?;
     let found = Found { facts, truth: *new, recorded: false };
+    if kind == Kind::Host
+        && !new.needs_record_in(kind)
+        && unrecorded(identity, kind, &facts) == *new
+    {
+        // The directory has given it its group.
+        return Ok(());
+    }
     if !can_carry(u32::from(facts.stx_mode)) {
         let plain = unrecorded(identity, kind, &facts);
         let stays_plain = (plain.uid, plain.gid) == (new.uid, new.gid);
@@ -377,7 +460,12 @@ pub fn created(
         {
             // The number of a deleted inode may have been used again.
             let mut old = [0; RECORD_MAX];
-            return host.note(&key, &mut old).map_or(Ok(()), |_| host.set_note(&key, None));
+            if host.note(&key, &mut old).is_some() {
+                host.set_note(&key, None)?;
+            }
+            // It was not known that the directory gives it its group.
+            let unfinished = is_unfinished(u32::from(facts.stx_mode));
+            return if unfinished { host.chmod(dir, path, new.disk_bits()) } else { Ok(()) };
         }
         host.set_note(&key, Some(new.to_text().as_bytes()))?;
         // A pipe is finished now. The kernel made a socket with the guest's umask, which may remove
@@ -396,7 +484,18 @@ pub fn is_plain_new(identity: &Identity, kind: Kind, new: &Truth) -> bool {
         Kind::Host => (identity.uid, identity.gid),
         Kind::Tree | Kind::Proc | Kind::Mask | Kind::HostName => (0, 0),
     };
-    (new.uid, new.gid) == (uid, gid) && !new.needs_record()
+    // Whether a directory has the bit on disk, the one above it decides.
+    let inherits = kind == Kind::Host && new.is_directory() && new.mode & S_ISGID != 0;
+    (new.uid, new.gid) == (uid, gid) && !new.needs_record_in(kind) && !inherits
+}
+
+/// The same for a file in a known directory, from which the kernel may take the group.
+pub fn is_plain_in(identity: &Identity, kind: Kind, parent: &statx, new: &Truth) -> bool {
+    if kind != Kind::Host || u32::from(parent.stx_mode) & S_ISGID == 0 {
+        return is_plain_new(identity, kind, new);
+    }
+    let above = unrecorded(identity, kind, parent);
+    (new.uid, new.gid) == (identity.uid, above.gid) && !new.needs_record_in(kind)
 }
 
 /// Checks that a process may pass through a directory: `EACCES` if not, `ENOTDIR` if it is not a

@@ -20,6 +20,12 @@
 //! ([`crate::Host::note`]), with the same text. [`mod@record`] defines the forms, [`mod@files`]
 //! reads and writes them.
 //!
+//! The host's own files ([`crate::world::Kind::Host`]: what is bound into the container, volumes)
+//! are in use outside, too. There everything is really done that the caller could do without a
+//! container: mode, set-gid bits of directories, and a group of the caller's are those on disk, and
+//! a record has only the rest. The mark of a directory is `S_ISUID` there, which means nothing to
+//! the kernel; the sticky bit would keep others from the names in it.
+//!
 //! # Modules
 //!
 //! - [`credentials`], [`capabilities`]: the calls that change ids; they do not touch files.
@@ -50,8 +56,8 @@ pub use capabilities::{Capabilities, Capability};
 pub use credentials::{Credentials, Groups, Ids};
 pub use execution::{Executed, execute};
 pub use files::{
-    Found, NO_FACTS, bits_of_new, created, is_plain_new, look, search, set_truth, truth_of,
-    unrecorded, written,
+    Found, NO_FACTS, bits_of_new, created, is_plain_in, is_plain_new, look, search, set_truth,
+    truth_of, unrecorded, written,
 };
 pub use names::{inherit_lists, limited_by_parent, look_parent, open_parent, open_to_owner};
 pub use record::{Lists, OWNER, Truth, note_key};

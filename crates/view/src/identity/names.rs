@@ -74,7 +74,11 @@ pub fn open_to_owner(
     if !closed || !kept || !found.truth.is_directory() || found.facts.stx_uid != identity.host_uid {
         return Ok(false);
     }
-    files::set_truth(host, identity, kind, at, found, &found.truth)?;
+    match kind {
+        // There the mode on disk would be the guest's.
+        Kind::Host => files::mark(host, kind, at, found, &found.truth)?,
+        _ => files::set_truth(host, identity, kind, at, found, &found.truth)?,
+    }
     Ok(true)
 }
 

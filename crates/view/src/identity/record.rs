@@ -2,11 +2,12 @@
 //! record.
 
 use super::access_list::Granted;
+use crate::world::Kind;
 use core::ffi::CStr;
 use core::fmt::Write;
 use linux_raw_sys::general::{
-    S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISVTX, STATX_BTIME,
-    statx,
+    S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISUID, S_ISVTX,
+    STATX_BTIME, statx,
 };
 
 /// The attribute that holds an inode's record.
@@ -104,11 +105,49 @@ impl Truth {
         }
     }
 
+    /// The same for the host's own files, which the caller's colleagues and other programs use: the
+    /// mode itself, as far as the engine can do with it. A directory's owner must be able to search
+    /// and read it; what else the owner may not do, calls lift when they need it. Set-id bits of
+    /// programs are recorded: a container must not leave programs of the caller's id on the host.
+    pub const fn host_bits(&self) -> u32 {
+        match self.kind() {
+            S_IFDIR if self.mode & 0o500 == 0o500 => self.mode & 0o3777,
+            S_IFDIR => self.mode & 0o3777 | 0o700,
+            S_IFREG => self.mode & 0o1777,
+            _ => self.disk_bits(),
+        }
+    }
+
+    /// [`Self::host_bits`] or [`Self::disk_bits`], for a file of this kind of binding.
+    pub const fn bits_on_disk(&self, kind: Kind) -> u32 {
+        if matches!(kind, Kind::Host) { self.host_bits() } else { self.disk_bits() }
+    }
+
     /// Returns true if mode and type on disk cannot describe the file completely.
     pub const fn needs_record(&self) -> bool {
+        self.differs(0o6777, self.disk_bits())
+    }
+
+    /// The same for a file of this kind of binding.
+    pub const fn needs_record_in(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Host if can_carry(self.mode) => self.differs(0o7777, self.host_bits()),
+            _ => self.needs_record(),
+        }
+    }
+
+    const fn differs(&self, bits: u32, on_disk: u32) -> bool {
         let Lists { access, default, .. } = self.lists;
-        let differs = self.mode & 0o6777 != self.disk_bits() || is_unfinished(self.mode);
+        let differs = self.mode & bits != on_disk || is_unfinished(self.mode);
         self.is_device() || differs || access || default
+    }
+
+    /// The mode that a file with a record has on disk: the owner's rights, and the mark.
+    pub const fn marked_bits(&self, kind: Kind) -> u32 {
+        match kind {
+            Kind::Host if self.is_directory() => self.mode & 0o3777 | 0o700 | S_ISUID,
+            _ => self.disk_bits() | S_ISVTX,
+        }
     }
 
     /// The text of the record.
@@ -211,8 +250,13 @@ pub const fn can_carry(mode: u32) -> bool {
     matches!(mode & S_IFMT, S_IFREG | S_IFDIR)
 }
 
+/// Returns true if an inode has the mark.
+pub const fn is_marked(mode: u32) -> bool {
+    mode & S_ISVTX != 0 || mode & (S_IFMT | S_ISUID) == S_IFDIR | S_ISUID
+}
+
 /// Returns true if an inode may have a record: it has the mark, or is of a type that cannot have
 /// one.
 pub const fn may_be_recorded(mode: u32) -> bool {
-    mode & S_ISVTX != 0 || matches!(mode & S_IFMT, S_IFLNK | S_IFIFO | S_IFSOCK)
+    is_marked(mode) || matches!(mode & S_IFMT, S_IFLNK | S_IFIFO | S_IFSOCK)
 }

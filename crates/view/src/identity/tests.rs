@@ -283,6 +283,40 @@ fn records_come_and_go_with_the_mark() {
     assert!(!found.recorded && found.truth == directory(S_ISVTX | 0o777, 0, 0));
 }
 
+/// Makes a file of the host's be `new`, and returns its mode and group on disk, and whether it has
+/// a record.
+fn on_host(fake: &mut Fake, path: &core::ffi::CStr, new: &Truth) -> (u32, u32, bool) {
+    let found = seen(fake, Kind::Host, path);
+    set_truth(fake, &IDENTITY, Kind::Host, (Dir::Root, path), &found, new).unwrap();
+    let found = seen(fake, Kind::Host, path);
+    assert_eq!(found.truth, *new);
+    let node = &fake.tree.nodes[fake.at(path.to_str().unwrap())];
+    (node.mode, node.gid, found.recorded)
+}
+
+#[test]
+fn files_of_the_host_really_change() {
+    let mut fake = one_file();
+    for mode in [0o640, 0o400, 0o777] {
+        assert_eq!(on_host(&mut fake, c"/c/f", &file(mode, 7, 8)), (mode, 1000, false));
+    }
+    for mode in [S_ISGID | 0o770, S_ISVTX | 0o777, 0o555] {
+        assert_eq!(on_host(&mut fake, c"/c/d", &directory(mode, 7, 8)), (mode, 1000, false));
+    }
+    // A group of the caller's.
+    assert_eq!(on_host(&mut fake, c"/c/d", &directory(0o770, 7, 50)), (0o770, 50, false));
+    // What the caller could not do is recorded, and the sticky bit is the guest's alone.
+    let other = directory(S_ISGID | 0o775, 33, 33);
+    assert_eq!(on_host(&mut fake, c"/c/d", &other), (S_ISUID | S_ISGID | 0o775, 50, true));
+    let sticky = directory(S_ISVTX | 0o777, 33, 8);
+    assert_eq!(on_host(&mut fake, c"/c/d", &sticky), (S_ISUID | S_ISVTX | 0o777, 1000, true));
+    assert_eq!(on_host(&mut fake, c"/c/d", &directory(0o755, 7, 8)), (0o755, 1000, false));
+    // No program of the caller's id is left on the host, and its owner can search a directory.
+    let program = file(S_ISUID | 0o755, 7, 8);
+    assert_eq!(on_host(&mut fake, c"/c/f", &program), (S_ISVTX | 0o755, 1000, true));
+    assert_eq!(on_host(&mut fake, c"/c/d", &directory(0o200, 7, 8)).0, S_ISUID | 0o700);
+}
+
 #[test]
 fn a_link_or_pipe_has_its_record_in_the_log() {
     let mut fake = one_file();

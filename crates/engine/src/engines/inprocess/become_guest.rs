@@ -75,6 +75,18 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
     Err(error)
 }
 
+/// Where a mount shows files of the host whose owners and modes differ from those of the tree: for
+/// another user than root all of them, as theirs is the container's user; for root those that the
+/// program may change, because there it changes the host's own.
+fn files_of_the_host<'p>(plan: &Plan, mount: &'p Mount) -> Option<&'p Path> {
+    let Mount::Bind { source, target, flags, .. } = mount else { return None };
+    let engines = ["/dev", "/sys"].iter().any(|above| target.starts_with(above))
+        || source.starts_with(&plan.place)
+        || flags.read_only;
+    let concerns = plan.user != (0, 0) || !engines;
+    (concerns && !target.starts_with("/proc")).then_some(target)
+}
+
 /// Turns a process that is in the container's own namespaces into the program, whose ids and owners
 /// the view shows. `point` is where [`Files`] of the container are mounted there, `fresh` says that
 /// no process lives in the container. Returns why that was not possible: [`Error::Vanished`], with
@@ -91,16 +103,13 @@ pub(in crate::engines) fn in_namespaces(
     };
     let mut all = vec![bound("/", Kind::Tree), bound("/proc", Kind::Proc)];
     let (uid, gid) = plan.user;
-    if plan.user != (0, 0) {
-        // The kernel made them where these paths lead.
-        let places = plan.mounts.iter().filter_map(|mount| match mount {
-            Mount::Bind { target, .. } if !target.starts_with("/proc") => Some(target),
-            _ => None,
-        });
-        let places = places
-            .filter_map(|place| place.canonicalize().ok()?.into_os_string().into_string().ok());
-        all.extend(places.map(|place| bound(&place, Kind::Host)));
-    }
+    // The kernel made them where these paths lead.
+    let places = plan
+        .mounts
+        .iter()
+        .filter_map(|mount| files_of_the_host(plan, mount))
+        .filter_map(|place| place.canonicalize().ok()?.into_os_string().into_string().ok());
+    all.extend(places.map(|place| bound(&place, Kind::Host)));
     // The kernel shows the caller as root here.
     let identity = Identity { host_uid: 0, host_gid: 0, uid, gid };
     let texts = point.join(TEXTS);

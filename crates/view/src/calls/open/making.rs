@@ -121,17 +121,22 @@ fn allowed_to_make<N: Backend>(
     identity::open_to_owner(*backend, &identity, place.kind, at, &parent)?;
     let mode = limited_by_parent(context, place, &parent, S_IFREG | request.mode)?;
     let new = rules::new_file(&context.task.creds, &parent.truth, mode, (0, 0));
-    let needs_record = needs_record((place.kind, &identity), mode.0, &new);
+    let needs_record = needs_record((place.kind, &identity), &parent, mode.0, &new);
     Ok(Some((new, parent.truth.lists.default || needs_record)))
 }
 
 /// Returns true if a new file that the kernel makes with this mode needs a record.
-fn needs_record((kind, identity): (Kind, &Identity), mode: u32, new: &Truth) -> bool {
+fn needs_record(
+    (kind, identity): (Kind, &Identity),
+    parent: &Found,
+    mode: u32,
+    new: &Truth,
+) -> bool {
     // The kernel gives the file its mode, except that the setgid bit of a foreign group must go;
     // otherwise at most the owner has to be recorded. The kernel would also remove set-id bits at
     // the first write, even one of root.
     let owned = Truth { mode: S_IFREG | 0o644 | new.mode & 0o6000, ..*new };
-    mode & !new.mode != 0 || !identity::is_plain_new(identity, kind, &owned)
+    mode & !new.mode != 0 || !identity::is_plain_in(identity, kind, &parent.facts, &owned)
 }
 
 /// Checks that a file without a name may be made in the directory `parent`, and prepares that.
@@ -152,7 +157,7 @@ pub(super) fn prepare_nameless(
     }
     let mode = S_IFREG | request.mode & !task.umask;
     let new = rules::new_file(&task.creds, &parent.truth, (mode, Lists::NONE), (0, 0));
-    Ok(if needs_record((kind, identity), mode, &new) {
+    Ok(if needs_record((kind, identity), parent, mode, &new) {
         After::Created { gid: new.gid, kind, clear: mode & !new.mode }
     } else {
         After::Nothing
