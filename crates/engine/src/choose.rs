@@ -18,6 +18,7 @@ pub use crate::launch::streams::{Child, Session, Streams};
 
 use crate::error::{Error, NO_NETWORK, Result};
 use crate::facts::{Facts, FoundHelper};
+use crate::plan::KEEP_GROUPS;
 use crate::spec::mount_options::Propagation;
 use crate::spec::{
     ContainerConfig, MountKind, MountSpec, NamespaceMode, NetworkMode, SeccompChoice,
@@ -67,15 +68,22 @@ impl Facts {
         let mut facts = Self::of_host(host, context, config);
         let engine = config.exec_mode.as_deref().and_then(by_name);
         if engine.is_some_and(|engine| engine.properties().helper.is_some()) {
-            facts.find_helpers(host);
+            let keeps = config.group_add.iter().any(|group| group == KEEP_GROUPS);
+            facts.find_helpers_for(host, keeps);
         }
         facts
     }
 
     /// Looks for the programs that engines need.
     pub fn find_helpers(&mut self, host: &Host) {
+        self.find_helpers_for(host, false);
+    }
+
+    fn find_helpers_for(&mut self, host: &Host, keeps_groups: bool) {
         for helper in ENGINES.iter().filter_map(|engine| engine.properties().helper) {
-            let mut names = std::iter::once(helper.key).chain(helper.names.iter().copied());
+            let first = helper.keeping.filter(|_| keeps_groups);
+            let mut names =
+                [helper.key].into_iter().chain(first).chain(helper.names.iter().copied());
             if !self.helpers.contains_key(helper.key)
                 && let Some(path) = names.find_map(|name| host.programs.find(name))
             {

@@ -119,7 +119,9 @@ impl Writer<'_> {
         self.text(task.root.as_bytes())?;
         self.number(task.umask.into())?;
         self.number(task.entered.into())?;
-        self.number(u64::from(*no_new_privileges) | u64::from(task.dumpable) << 1)?;
+        let unmapped = u64::from(groups.has_unmapped());
+        let flags = u64::from(*no_new_privileges) | u64::from(task.dumpable) << 1 | unmapped << 2;
+        self.number(flags)?;
         self.ids(uid)?;
         self.ids(gid)?;
         self.number(groups.as_slice().len() as u64)?;
@@ -202,7 +204,7 @@ impl<'a> Reader<'a> {
             broken |= group.is_none();
             group
         });
-        task.creds.groups = Groups::new(groups).ok()?;
+        task.creds.groups = Groups::new(groups).ok()?.with_unmapped(flags & 4 != 0);
         if broken {
             return None;
         }
@@ -360,7 +362,7 @@ mod tests {
     }
 
     fn task() -> Task {
-        let groups = Groups::new([5, 0, 70_000]).unwrap();
+        let groups = Groups::new([5, 0, 70_000]).unwrap().with_unmapped(true);
         let mut task = Task::new(Credentials::new(1, 256, groups), 0o22);
         task.root.set(b"/srv/root").unwrap();
         task.creds.capabilities =

@@ -15,6 +15,7 @@ use super::world::{Case, LIMIT, World};
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("modes_and_groups_are_real", modes_and_groups_are_real),
     ("groups_of_the_caller_are_given", groups_of_the_caller_are_given),
+    ("the_callers_groups_open_files", the_callers_groups_open_files),
     ("other_owners_close_nothing", other_owners_close_nothing),
 ];
 
@@ -111,28 +112,30 @@ fn natively(w: &World, verbs: &[&str], directory: &Path) {
 #[track_caller]
 fn inside(w: &World, flags: &[&str], verbs: &[&str], directory: &Path) {
     let volume = format!("{}:/p", directory.display());
-    // Where the kernel keeps ids, it forgets groups that are not asked for.
-    let keep: &[&str] = if w.has_overlay() { &["--group-add=keep-groups"] } else { &[] };
-    let flags = [&["-v", &volume], keep, flags].concat();
+    let flags = [&["-v", &volume, "--group-add=keep-groups"], flags].concat();
     let words = words(verbs, "/p");
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     w.guest(&flags, &words).ok();
 }
 
 /// New files have the directory's group, directories pass the bit on, and modes are those that were
-/// asked for: as without a container.
+/// asked for: as without a container, for root and for the caller.
 fn modes_and_groups_are_real(w: &World) -> Outcome {
-    if w.engine == "R1" && w.user.range {
-        testkit::skip!("the runtime forgets the caller's groups");
-    }
     let (w, host) = project(w, "host")?;
     natively(&w, WORK, &host);
     let expected = seen(&host);
     assert!(expected.values().filter(|file| file.2 == PROJECT).count() > 10, "{expected:?}");
-    let directory = w.dir("project");
-    give_to_project(&directory);
-    inside(&w, &[], WORK, &directory);
-    assert_eq!(seen(&directory), expected);
+    let caller = format!("{}:{}", w.user.uid, w.user.gid);
+    for flags in [&[][..], &["-u", &caller]] {
+        if !w.has_ids() && !flags.is_empty() {
+            // The kernel alone judges there, and this is no root.
+            continue;
+        }
+        let directory = w.dir("project");
+        give_to_project(&directory);
+        inside(&w, flags, WORK, &directory);
+        assert_eq!(seen(&directory), expected, "{flags:?}");
+    }
     Ok(())
 }
 
@@ -169,6 +172,50 @@ fn groups_of_the_caller_are_given(w: &World) -> Outcome {
     assert_eq!(done["gid"], 7);
     let files = seen(&directory);
     assert_eq!(files[Path::new("d/f")].2, w.user.gid, "{files:?}");
+    Ok(())
+}
+
+/// Who is the caller inside, with the caller's groups, may do what these may, and no more.
+fn the_callers_groups_open_files(w: &World) -> Outcome {
+    /// A group that every host has, of which nobody is a member.
+    const KNOWN: u32 = 100;
+    let (w, _) = project(w, "none")?;
+    let known = w.also_in_group(KNOWN);
+    let caller = format!("{}:{}", w.user.uid, w.user.gid);
+    let as_caller = format!("--user={}", w.user.name);
+    let ways: [(&World, u32, &[&str]); 3] = [
+        (&w, PROJECT, &["--userns=keep-id", "--group-add=keep-groups"]),
+        (&w, PROJECT, &["-u", &caller, "--group-add=keep-groups"]),
+        (&known, KNOWN, &["--hostauth", &as_caller]),
+    ];
+    for (w, group, flags) in ways {
+        let directory = w.dir("open");
+        let file = |name: &str, owner: Option<u32>, group: u32, mode: u32| {
+            let path = w.file(&directory, name, "data");
+            std::os::unix::fs::chown(&path, owner, Some(group)).expect("an owner");
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
+        };
+        file("readable", Some(0), group, 0o640);
+        file("writable", Some(0), group, 0o660);
+        file("roots", Some(0), 0, 0o640);
+        std::os::unix::fs::chown(&directory, Some(0), Some(group)).expect("an owner");
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o2770)).expect("a mode");
+        let volume = format!("{}:/p", directory.display());
+        let flags = [&["-v", &volume], flags].concat();
+        let work = ["read", "/p/readable", ";", "append", "/p/writable", "x", ";", "mkdir", "/p/d"];
+        let done = w.guest(&flags, &work);
+        assert_eq!(done.ok().out(), "data", "{flags:?}");
+        for denied in [["append", "/p/readable", "x"], ["read", "/p/roots", ""]] {
+            w.guest(&flags, &denied).expect(9);
+        }
+        assert_eq!(seen(&directory)[Path::new("d")], ("42755".to_owned(), w.user.uid, group));
+        if !w.has_ids() {
+            // The kernel does not let any user give the groups up.
+            continue;
+        }
+        let others = ["-v", &volume, "-u", "33:33"];
+        w.guest(&others, &["read", "/p/readable"]).expect(9);
+    }
     Ok(())
 }
 

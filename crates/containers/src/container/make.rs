@@ -14,7 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use engine::spec::ImageSource;
+use engine::plan::KEEP_GROUPS;
+use engine::spec::{ContainerConfig, ImageSource, UserNamespace};
 use oci::{ImageConfig, chain_ids};
 use rootfs::copy;
 use store::{ContainerDir, Image, Store};
@@ -27,6 +28,23 @@ use crate::images::find::{self, ImageQuery};
 use crate::images::remote;
 use crate::request::{ContainerRequest, command_line, ineffective, ports};
 use crate::session::Session;
+
+/// With the host's users, the caller's name means the caller, and the groups that come with it are
+/// the caller's own: where a range of ids is mapped, too.
+fn keep_caller(session: &Session, request: &ContainerRequest, config: &mut ContainerConfig) {
+    let caller = &session.host().caller;
+    let name = config.user.split(':').next().filter(|name| !name.is_empty());
+    let is_caller = name.is_some() && name == caller.name.as_deref() && caller.uid != 0;
+    if !request.files.host_accounts || !is_caller {
+        return;
+    }
+    if config.namespaces.user == UserNamespace::Auto {
+        config.namespaces.user = UserNamespace::KeepId;
+    }
+    if config.group_add.is_empty() {
+        config.group_add.push(KEEP_GROUPS.to_owned());
+    }
+}
 
 /// Makes a container of an image, or of a plain tree.
 pub fn make(session: &Session, request: &ContainerRequest) -> Result<(Made, Record)> {
@@ -44,6 +62,7 @@ pub fn make(session: &Session, request: &ContainerRequest) -> Result<(Made, Reco
     if config.command.is_empty() {
         config.command.clone_from(&session.dialect().default_command);
     }
+    keep_caller(session, request, &mut config);
     networks::put(&mut config.network, named);
     ports::choose(&mut config.network.publish)?;
     let index = request.image.index.unwrap_or(session.settings().index);

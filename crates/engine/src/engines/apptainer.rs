@@ -51,6 +51,7 @@ const ACCOUNTS: [&str; 2] = ["/etc/passwd", "/etc/group"];
 pub const APPTAINER: Helper = Helper {
     key: "apptainer-program",
     names: &["apptainer", "singularity"],
+    keeping: None,
     is_privileged: has_setuid_starter,
 };
 

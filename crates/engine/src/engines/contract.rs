@@ -102,6 +102,8 @@ pub struct Helper {
     pub key: &'static str,
     /// Names that are looked for in `PATH` otherwise, best first.
     pub names: &'static [&'static str],
+    /// The one of them that leaves the caller's groups to a program, where only one does.
+    pub keeping: Option<&'static str>,
     /// Whether it works with privileges that its administrator gave it.
     pub is_privileged: fn(&Path) -> bool,
 }

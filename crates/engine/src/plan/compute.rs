@@ -294,6 +294,11 @@ fn process(
     let privileged = overrides.privileged || config.security.privileged;
     let capabilities: Option<Capabilities> =
         if privileged { None } else { security::capabilities(config, person.uid)? };
+    let groups = if request.own_ids || by_view {
+        identity::any_groups(person, &config.group_add, request.facts, request.accounts)?
+    } else {
+        identity::groups(person, config, ids, request.facts, request.accounts, warnings)?
+    };
     Ok(Process {
         argv,
         env: environment(request, person, tty, (hostname, network)),
@@ -301,11 +306,8 @@ fn process(
         create_cwd: !overrides.exec,
         uid: person.uid,
         gid: person.gid,
-        groups: if request.own_ids || by_view {
-            identity::any_groups(person, &config.group_add, request.accounts)?
-        } else {
-            identity::groups(person, config, ids, request.accounts, warnings)?
-        },
+        keeps_groups: identity::has_callers(&groups, request.facts),
+        groups,
         capabilities,
         rlimits: limits::rlimits(config, request.facts, warnings)?,
         affinity,

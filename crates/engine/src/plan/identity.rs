@@ -195,16 +195,34 @@ pub(super) fn root_alone(facts: &Facts) -> Ids {
 pub(super) fn any_groups(
     person: &Person,
     asked: &[String],
+    facts: &Facts,
     accounts: &dyn Accounts,
 ) -> Result<Groups> {
     let mut all = person.groups.clone();
-    for name in asked.iter().filter(|name| *name != KEEP_GROUPS) {
-        all.push(group_id(name, accounts)?);
+    for name in asked {
+        if name == KEEP_GROUPS {
+            all.extend(callers(facts));
+        } else {
+            all.push(group_id(name, accounts)?);
+        }
     }
     all.push(person.gid);
     all.sort_unstable();
     all.dedup();
     Ok(Groups::Set(all))
+}
+
+/// The caller's groups beside the primary one, which is another number inside.
+fn callers(facts: &Facts) -> impl Iterator<Item = u32> {
+    facts.groups.iter().copied().filter(|group| *group != facts.gid)
+}
+
+/// Whether some of these groups are the caller's.
+pub(super) fn has_callers(groups: &Groups, facts: &Facts) -> bool {
+    match groups {
+        Groups::Keep => true,
+        Groups::Set(groups) => callers(facts).any(|group| groups.contains(&group)),
+    }
 }
 
 /// The numbers that the caller's user and group have inside where a range is mapped: 0, unless the
@@ -274,14 +292,23 @@ pub(super) fn groups(
     person: &Person,
     config: &ContainerConfig,
     ids: &Ids,
+    facts: &Facts,
     accounts: &dyn Accounts,
     warnings: &mut Vec<String>,
 ) -> Result<Groups> {
     let asked = &config.group_add;
-    if !asked.is_empty() && asked.iter().all(|name| name == KEEP_GROUPS) {
+    let keeps = asked.iter().any(|name| name == KEEP_GROUPS);
+    if keeps && asked.iter().all(|name| name == KEEP_GROUPS) {
         return Ok(Groups::Keep);
     }
-    let all = any_groups(person, asked, accounts)?;
+    if keeps && matches!(ids, Ids::Range { .. }) {
+        return Err(Error::Invalid {
+            what: "--group-add".into(),
+            value: asked.join(", "),
+            why: "the kernel keeps the caller's groups or sets others, not both".into(),
+        });
+    }
+    let all = any_groups(person, asked, facts, accounts)?;
     if let Ids::Single { .. } = ids {
         let more = asked.iter().any(|name| name != KEEP_GROUPS);
         if more && config.strict {

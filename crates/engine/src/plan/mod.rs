@@ -515,6 +515,9 @@ pub struct Process {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Groups,
+    /// Some of them are the caller's own on the host.
+    #[serde(default)]
+    pub keeps_groups: bool,
     /// Capabilities; `None` leaves what the namespace gives.
     pub capabilities: Option<Capabilities>,
     /// Resource limits.

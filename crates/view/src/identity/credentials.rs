@@ -105,10 +105,16 @@ impl Ids {
 /// The greatest number of supplementary groups that are kept; the kernel has room for 65,536.
 pub const GROUPS_MAX: usize = 256;
 
+/// The group that the kernel shows for each that the namespace has no number for:
+/// `/proc/sys/kernel/overflowgid`, which no host changes.
+pub const UNMAPPED: u32 = 65_534;
+
 /// Supplementary groups.
 #[derive(Clone, Copy)]
 pub struct Groups {
     length: usize,
+    /// Some are the caller's own, and the kernel does not show their numbers.
+    unmapped: bool,
     ids: [u32; GROUPS_MAX],
 }
 
@@ -120,7 +126,7 @@ impl core::fmt::Debug for Groups {
 
 impl PartialEq for Groups {
     fn eq(&self, other: &Self) -> bool {
-        self.as_slice() == other.as_slice()
+        self.as_slice() == other.as_slice() && self.unmapped == other.unmapped
     }
 }
 
@@ -128,7 +134,7 @@ impl Eq for Groups {}
 
 impl Groups {
     /// No groups.
-    pub const NONE: Self = Self { length: 0, ids: [0; GROUPS_MAX] };
+    pub const NONE: Self = Self { length: 0, unmapped: false, ids: [0; GROUPS_MAX] };
 
     /// Sorts the groups as the kernel does. More than [`GROUPS_MAX`] is `ENOMEM`.
     pub fn new(groups: impl IntoIterator<Item = u32>) -> Result<Self> {
@@ -140,6 +146,19 @@ impl Groups {
         }
         made.ids[..made.length].sort_unstable();
         Ok(made)
+    }
+
+    /// The same groups, of which some are the caller's own in a namespace that has no numbers for
+    /// them ([`UNMAPPED`]). Which of them a file there has is known to the kernel alone: it lets
+    /// the caller do what the group may, and the rules have to leave that to it.
+    #[must_use]
+    pub const fn with_unmapped(self, unmapped: bool) -> Self {
+        Self { unmapped, ..self }
+    }
+
+    /// Whether some are such.
+    pub const fn has_unmapped(&self) -> bool {
+        self.unmapped
     }
 
     /// The groups, sorted.
@@ -225,7 +244,9 @@ impl Credentials {
 
     /// Returns true if the thread belongs to a group, as far as files are concerned.
     pub fn in_group(&self, group: u32) -> bool {
-        self.gid.files == group || self.groups.as_slice().binary_search(&group).is_ok()
+        self.gid.files == group
+            || self.groups.as_slice().binary_search(&group).is_ok()
+            || group == UNMAPPED && self.groups.unmapped
     }
 
     fn change_user(&mut self, change: impl FnOnce(&mut Ids, bool) -> Result<()>) -> Result<()> {
@@ -291,7 +312,10 @@ impl Credentials {
         if !self.has(Capability::SETGID) {
             return Err(Errno::EPERM);
         }
-        self.groups = groups;
+        // The caller's stay with who keeps some of what there was.
+        let old = self.groups.as_slice();
+        let keeps = groups.as_slice().iter().any(|group| old.binary_search(group).is_ok());
+        self.groups = groups.with_unmapped(self.groups.unmapped && keeps);
         Ok(())
     }
 }

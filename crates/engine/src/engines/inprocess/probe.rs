@@ -145,6 +145,7 @@ fn execute(mode: Mode, prepared: &Prepared) -> crate::error::Result<std::convert
         uid: 0,
         gid: 0,
         groups: Groups::Keep,
+        keeps_groups: true,
         capabilities: None,
         rlimits: Vec::new(),
         umask: None,

@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 use sys::fork::ForkResult;
 use view::Task;
 use view::identity::Credentials;
+use view::identity::credentials::UNMAPPED;
 
 /// Turns the calling process into the program of a plan.
 pub(in crate::engines) type Become<'a> = &'a dyn Fn(&Plan, Ties, Ready) -> Result<Infallible>;
@@ -255,17 +256,20 @@ pub(in crate::engines) fn parts(prepared: &Prepared) -> Result<Parts> {
 /// The first thread, as the guest is to see it.
 pub(in crate::engines) fn first_task(plan: &Plan, prepared: &Prepared) -> Result<Task> {
     let process = &plan.process;
+    let kernels: Vec<u32> = rustix::process::getgroups()
+        .map_err(call("read the groups"))?
+        .into_iter()
+        .map(rustix::process::Gid::as_raw)
+        .collect();
+    // In a user namespace the kernel has the caller's groups under no number.
+    let unmapped = process.keeps_groups && kernels.contains(&UNMAPPED);
     let groups = match &process.groups {
         Groups::Set(groups) => groups.clone(),
-        Groups::Keep if plan.emulate_root => Vec::new(),
-        Groups::Keep => rustix::process::getgroups()
-            .map_err(call("read the groups"))?
-            .into_iter()
-            .map(rustix::process::Gid::as_raw)
-            .collect(),
+        Groups::Keep => kernels,
     };
     let groups = view::identity::Groups::new(groups)
-        .map_err(|errno| call("set the groups")(Errno::from_raw_os_error(i32::from(errno.0))))?;
+        .map_err(|errno| call("set the groups")(Errno::from_raw_os_error(i32::from(errno.0))))?
+        .with_unmapped(unmapped);
     let callers = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(callers);
     let umask = process.umask.map_or(callers, rustix::fs::Mode::from_raw_mode);

@@ -24,6 +24,8 @@ pub(super) struct Config {
     hostname: Option<String>,
     mounts: Vec<OciMount>,
     linux: Linux,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<&'static str, &'static str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -88,6 +90,9 @@ struct Namespace {
 /// Devices that a runtime makes by itself in the container's own `/dev` ("Default Devices" in
 /// `config-linux.md`).
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Asks `crun` to leave the groups alone; `runc` does that whenever the caller is not root.
+const KEEP_GROUPS: (&str, &str) = ("run.oci.keep_original_groups", "1");
 
 /// Values that the plan does not hold.
 pub(super) struct Terms<'a> {
@@ -164,6 +169,7 @@ impl Config {
             hostname: plan.hostname.clone(),
             mounts,
             linux,
+            annotations: plan.process.keeps_groups.then_some(KEEP_GROUPS).into_iter().collect(),
         }
     }
 

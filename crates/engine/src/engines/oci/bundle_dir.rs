@@ -219,7 +219,7 @@ fn present(plan: &Plan, root: &Path) -> Result<Vec<Mount>> {
     Ok(all)
 }
 
-fn is_crun(runtime: &Path) -> bool {
+pub(super) fn is_crun(runtime: &Path) -> bool {
     runtime.file_name().is_some_and(|name| name.as_bytes().starts_with(b"crun"))
 }
 

@@ -37,13 +37,13 @@ use super::contract::{
 use super::external::handed::Order;
 use super::namespaces::run::{self, Target};
 use super::{interpose, namespaces};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exit::Ended;
 use crate::facts::Facts;
 use crate::launch::attend::{adopt_orphans, attend};
 use crate::launch::spawn::Ties;
 use crate::launch::streams::{Child, Streams};
-use crate::plan::Plan;
+use crate::plan::{Groups, Ids, Plan};
 use crate::records::Records;
 use container::Container;
 use std::path::PathBuf;
@@ -60,8 +60,12 @@ pub enum Mode {
 }
 
 /// The runtime.
-pub const RUNTIME: Helper =
-    Helper { key: "oci-runtime", names: &["runc", "crun"], is_privileged: |_| false };
+pub const RUNTIME: Helper = Helper {
+    key: "oci-runtime",
+    names: &["runc", "crun"],
+    keeping: Some("crun"),
+    is_privileged: |_| false,
+};
 
 const R1: Properties = Properties {
     name: "R1",
@@ -146,8 +150,17 @@ impl Engine for Mode {
 
 /// Has the runtime make the container of R1.
 fn make_plain(plan: &Plan, ties: Ties, records: &Records) -> Result<u32> {
+    let runtime = runtime(plan);
+    let keeps = plan.process.groups == Groups::Keep && matches!(plan.ids, Ids::Range { .. });
+    if keeps && !bundle_dir::is_crun(&runtime) {
+        return Err(Error::Missing {
+            what: "the caller's groups".into(),
+            needs: "crun, as runc sets others".into(),
+            hint: Some("CORACLE_RUNTIME names the runtime".into()),
+        });
+    }
     let first = Order { plan, engine: None, reports: false, ties };
-    container::make(&runtime(plan), Container { plan, first }, Some(records))
+    container::make(&runtime, Container { plan, first }, Some(records))
 }
 
 /// The runtime's path.
