@@ -6,7 +6,9 @@
 
 mod networks;
 
-use engine::choose::{CallsBy, Engine, Fit, RootKind, by_name, choose, modes};
+use std::collections::BTreeMap;
+
+use engine::choose::{CallsBy, Engine, Fit, RootKind, by_name, choose, modes, options};
 use engine::facts::Facts;
 use engine::spec::ContainerConfig;
 use host::Host;
@@ -70,6 +72,8 @@ pub struct EngineLine {
     /// What would make it work, or work better.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
+    /// What becomes in it of the options of `run` that not every mode can carry out.
+    pub options: BTreeMap<&'static str, options::Answer>,
 }
 
 /// All modes. The chosen one is that of a run that asks for nothing.
@@ -90,7 +94,10 @@ fn engines(host: &Host, facts: &Facts) -> Vec<EngineLine> {
                 _ => (state, why),
             };
             let advice = if state == State::Absent { None } else { advice(host, mode, state) };
-            EngineLine { mode, about, state, chosen: chosen == Some(mode), why, advice }
+            let chosen = chosen == Some(mode);
+            let options = built.map(|engine| options::answers(engine, facts));
+            let options = options.into_iter().flatten().collect();
+            EngineLine { mode, about, state, chosen, why, advice, options }
         })
         .collect()
 }

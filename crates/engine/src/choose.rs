@@ -12,17 +12,16 @@
 //! A helper program that users may name in their settings also needs its setting in `cli`. No other
 //! code of this crate decides by the name of an engine.
 
+pub mod options;
+
 pub use crate::engines::{CallsBy, Caps, Engine, Fit, IdsFrom, MadeFiles, Properties, RootKind};
 pub use crate::exit::Ended;
 pub use crate::launch::streams::{Child, Session, Streams};
 
-use crate::error::{Error, NO_NETWORK, Result};
+use crate::error::{Error, Result};
 use crate::facts::{Facts, FoundHelper};
 use crate::plan::KEEP_GROUPS;
-use crate::spec::mount_options::Propagation;
-use crate::spec::{
-    ContainerConfig, MountKind, MountSpec, NamespaceMode, NetworkMode, SeccompChoice,
-};
+use crate::spec::{ContainerConfig, MountSpec, NetworkMode};
 use host::{Context, Host};
 
 /// The engines of this build, best first.
@@ -182,46 +181,12 @@ fn named(facts: &Facts, mode: &str) -> Result<&'static dyn Engine> {
     }
 }
 
-/// A flag and the ability it needs.
-type Need = (&'static str, bool, fn(&Caps) -> bool);
-
 fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result<()> {
-    let asked = &config.namespaces;
-    let own = |mode: &NamespaceMode| !matches!(mode, NamespaceMode::Default | NamespaceMode::Host);
-    let named = matches!(config.network.mode, NetworkMode::Named(_));
-    let private = config.network.mode == NetworkMode::Private;
-    let none = config.network.mode == NetworkMode::None;
-    let shared = matches!(config.network.mode, NetworkMode::Container(_));
-    let publishes = !named && !config.network.published().is_empty();
-    let limited = config.limits.memory.is_some()
-        || config.limits.cpus.is_some()
-        || config.limits.pids.is_some();
-    let filtered =
-        !matches!(config.security.seccomp, SeccompChoice::Default | SeccompChoice::Unconfined);
-    let needs: [Need; 16] = [
-        ("--isolate", config.security.isolate, |caps| caps.namespaces && caps.security),
-        ("--hostname", config.hostname.is_some(), |caps| caps.host_name),
-        ("--pid", own(&asked.pid), |caps| caps.namespaces),
-        ("--ipc", own(&asked.ipc), |caps| caps.namespaces),
-        ("--uts", own(&asked.uts), |caps| caps.namespaces),
-        ("--cgroupns", own(&asked.cgroup), |caps| caps.namespaces),
-        ("--join", config.join.is_some(), |caps| caps.namespaces),
-        ("--publish", publishes, |caps| caps.network || caps.named_networks),
-        ("--network=private", private, |caps| caps.network || caps.named_networks),
-        (NO_NETWORK, none, |caps| caps.network),
-        ("--network=container", shared, |caps| caps.network),
-        ("--network with a name", named, |caps| caps.named_networks),
-        ("--read-only", config.read_only, |caps| caps.read_only),
-        (
-            "--cap-add and --cap-drop",
-            !config.cap_add.is_empty() || !config.cap_drop.is_empty(),
-            |caps| caps.security,
-        ),
-        ("--security-opt seccomp", filtered, |caps| caps.security),
-        ("--memory, --cpus and --pids-limit", limited, |caps| caps.limits),
-    ];
-    honours(engine, facts, &needs)?;
-    check_mounts(engine, facts, &config.mounts)
+    let caps = engine.caps();
+    match options::OPTIONS.iter().find(|row| row.refuses(&caps, facts, config)) {
+        None => check_mounts(engine, facts, &config.mounts),
+        Some(row) => Err(unsupported(engine, facts, row.flag, row.has)),
+    }
 }
 
 /// Whether an engine can make these mounts.
@@ -229,26 +194,24 @@ fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result
 /// # Errors
 /// [`Error::Unsupported`] with the engines that can.
 pub fn check_mounts(engine: &dyn Engine, facts: &Facts, mounts: &[MountSpec]) -> Result<()> {
-    let tmpfs = mounts.iter().any(|mount| mount.kind == MountKind::Tmpfs);
-    let private =
-        mounts.iter().any(|mount| mount.options.propagation == Some(Propagation::Private));
-    let needs: [Need; 3] = [
-        ("--volume", !mounts.is_empty(), |caps| caps.binds),
-        ("a volume's option 'private'", private, |caps| caps.private_binds),
-        ("--tmpfs", tmpfs, |caps| caps.tmpfs),
-    ];
-    honours(engine, facts, &needs)
+    let caps = engine.caps();
+    let refused = |row: &&options::MountRow| (row.wanted)(mounts) && !(row.has)(&caps, facts);
+    match options::MOUNTS.iter().find(refused) {
+        None => Ok(()),
+        Some(row) => Err(unsupported(engine, facts, row.flag, row.has)),
+    }
 }
 
-fn honours(engine: &dyn Engine, facts: &Facts, needs: &[Need]) -> Result<()> {
-    let caps = engine.caps();
-    match needs.iter().find(|(_, wanted, has)| *wanted && !has(&caps)) {
-        None => Ok(()),
-        Some((flag, _, has)) => Err(Error::Unsupported {
-            flag: (*flag).into(),
-            engine: engine.name().into(),
-            able: able(facts, has),
-        }),
+fn unsupported(
+    engine: &dyn Engine,
+    facts: &Facts,
+    flag: &str,
+    has: fn(&Caps, &Facts) -> bool,
+) -> Error {
+    Error::Unsupported {
+        flag: flag.into(),
+        engine: engine.name().into(),
+        able: able(facts, |caps| has(caps, facts)),
     }
 }
 

@@ -34,6 +34,7 @@ mod mounts;
 mod nesting;
 mod network;
 mod one_id;
+mod options;
 mod own_parts;
 mod packages;
 mod patched_code;
@@ -71,6 +72,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("left", leavings::CASES),
     ("removal", removal::CASES),
     ("own", own_parts::CASES),
+    ("options", options::CASES),
     ("files", files::CASES),
     ("layers", layers::CASES),
     ("same", same::CASES),
@@ -109,7 +111,7 @@ const ASKING: [(&str, &str); 8] = [
 
 /// Groups for the engine without filters: those that test its own code. Everything else it shares
 /// with the engines whose rules it uses.
-const WITHOUT_FILTERS: [&str; 16] = [
+const WITHOUT_FILTERS: [&str; 17] = [
     "status",
     "env",
     "users",
@@ -125,14 +127,15 @@ const WITHOUT_FILTERS: [&str; 16] = [
     "kernel",
     "own",
     "projects",
+    "options",
     "large",
 ];
 
 /// Groups for a runtime of the host: those that test what it does instead of N1. The rest is the
 /// code of N1 and P1.
-const BY_RUNTIME: [&str; 13] = [
+const BY_RUNTIME: [&str; 14] = [
     "status", "tty", "users", "mounts", "volumes", "devices", "streams", "exec", "layers",
-    "isolate", "removal", "own", "projects",
+    "isolate", "removal", "own", "projects", "options",
 ];
 
 /// True if a group is skipped for a mode of the host's runtime.

@@ -33,11 +33,29 @@ pub fn execute(credentials: &mut Credentials, program: &Truth, ignore_bits: bool
     uid.files = uid.effective;
     gid.saved = gid.effective;
     gid.files = gid.effective;
+    let held = credentials.capabilities.permitted;
     let gained = capabilities(credentials, set_user, changed);
+    if credentials.no_new_privileges {
+        keep_to(credentials, held);
+    }
     credentials.capabilities.secure &= !SECURE_KEEP_CAPS;
     let (uid, gid) = (credentials.uid, credentials.gid);
     let secure = changed || uid.real != uid.effective || gid.real != gid.effective || gained;
     Executed { secure }
+}
+
+/// With `no_new_privs` a program gets no capability that the thread did not hold; one that would
+/// have is the real user's.
+fn keep_to(credentials: &mut Credentials, held: u64) {
+    if credentials.capabilities.permitted & !held == 0 {
+        return;
+    }
+    let Credentials { uid, gid, capabilities, .. } = credentials;
+    for ids in [uid, gid] {
+        (ids.effective, ids.saved, ids.files) = (ids.real, ids.real, ids.real);
+    }
+    capabilities.permitted &= held;
+    capabilities.effective &= held;
 }
 
 /// The transformation of capabilities(7) for a file without capabilities. Returns true if a user

@@ -141,6 +141,16 @@ fn programs_give_ids() {
     assert!(!execute(&mut who, &file(S_ISUID | 0o755, 0, 0), false).secure);
     assert_eq!(who.uid, Ids::all(1000));
 
+    // Root gets back what it has dropped, unless it may gain nothing.
+    for (privileges, expected) in [(false, Capabilities::ROOT.permitted), (true, 1)] {
+        let mut root = Credentials::ROOT;
+        (root.capabilities.permitted, root.capabilities.effective) = (1, 1);
+        root.no_new_privileges = privileges;
+        execute(&mut root, &file(0o755, 0, 0), false);
+        assert_eq!(root.capabilities.permitted, expected);
+        assert_eq!(root.capabilities.effective, expected);
+    }
+
     let mut root = Credentials::ROOT;
     root.capabilities.secure = SECURE_NO_ROOT;
     execute(&mut root, &file(0o755, 0, 0), false);

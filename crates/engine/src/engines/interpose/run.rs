@@ -275,6 +275,7 @@ pub(in crate::engines) fn first_task(plan: &Plan, prepared: &Prepared) -> Result
     let umask = process.umask.map_or(callers, rustix::fs::Mode::from_raw_mode);
     let mut task = Task::new(Credentials::new(process.uid, process.gid, groups), umask.bits());
     task.entered = prepared.entered;
+    task.creds.no_new_privileges = process.no_new_privileges;
     Ok(task)
 }
 
