@@ -171,6 +171,8 @@ pub struct NetworkRequest {
     pub networks: Networks,
     /// Published ports.
     pub publish: Vec<Publish>,
+    /// Those that the image and `expose` name are published, too, at free ports of the host.
+    pub publish_all: bool,
     /// Host name in the container.
     pub hostname: Option<String>,
     /// Further lines of `/etc/hosts`: name and address.

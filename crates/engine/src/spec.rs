@@ -348,6 +348,9 @@ pub struct NetworkSpec {
     pub mode: NetworkMode,
     /// `-p`.
     pub publish: Vec<Publish>,
+    /// `-P` was given; what came of it is in `publish`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub publish_all: bool,
     /// The networks with names in which the container is. With [`NetworkMode::Named`] the first of
     /// them is the mode's; with all other modes there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]

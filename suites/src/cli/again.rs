@@ -31,8 +31,9 @@ const NOT_IN_A_PLAN: &[&str] = &[
     "--registry",
     "--sig-proxy",
     "--tls-verify",
-    // The image of `hello` has no settings that could be ignored.
+    // The image of `hello` has no settings that could be ignored, and serves no port.
     "--nometa",
+    "--publish-all",
     // They change others.
     "--cpu-period",
     "--strict",

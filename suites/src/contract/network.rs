@@ -7,10 +7,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::json;
 use testkit::command::{Input, find_program, run_with, until};
+use testkit::image::Image;
 use testkit::skip::Outcome;
 use testkit::users::Setting;
 
+use crate::contract::same::with_image;
 use crate::contract::world::{Case, Container, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
@@ -18,6 +21,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("none", none),
     ("private_reaches_out", private_reaches_out),
     ("private_publishes", private_publishes),
+    ("all_ports_are_published", all_ports_are_published),
     ("publishing_needs_a_private_network", publishing_needs_a_private_network),
     ("publishing_makes_a_private_network", publishing_makes_a_private_network),
     ("what_is_not_published_is_not_listed", what_is_not_published_is_not_listed),
@@ -95,6 +99,52 @@ fn private_reaches_out(w: &World) -> Outcome {
 
 fn private_publishes(w: &World) -> Outcome {
     published(w, &["--network=private"])
+}
+
+/// `-P` publishes what the image and `--expose` name, each at a free port of the host.
+fn all_ports_are_published(w: &World) -> Outcome {
+    if !w.has_overlay() && !translates(w) {
+        testkit::skip!("this mode has no private networks");
+    }
+    if !translates(w) {
+        helper()?;
+    }
+    // Without ports there is nothing to publish, and no network for it.
+    w.guest(&["-P"], &["exit", "3"]).expect(3);
+    let image = Image::new()
+        .layer(testkit::guest::layer())
+        .config("ExposedPorts", json!({ "7777/tcp": {}, "53/udp": {}, "7/sctp": {} }));
+    let (w, image) = with_image(w, &image, "exposes");
+    let one = Container::named(&w, &w.name("all"));
+    let flags = ["--expose=9000-9001", "-p", "127.0.0.1::7777", "-P"];
+    let run = ["run", "-d", "--name", &one.name, &w.mode()].map(str::to_owned);
+    let run: Vec<&str> = run.iter().map(String::as_str).collect();
+    let listen = [&*image, "/bin/guest", "listen", "0.0.0.0:9000", "1"];
+    let done = w.coracle(&[&run[..], &flags, &listen].concat());
+    assert!(done.ok().err().contains("7/sctp"), "{done:?}");
+    one.said("ready");
+    let listed = w.coracle(&["port", &one.name]).ok().out();
+    let inside: Vec<&str> =
+        listed.lines().filter_map(|line| Some(line.split_once(" -> ")?.0)).collect();
+    assert_eq!(inside, ["7777/tcp", "53/udp", "9000/tcp", "9001/tcp"], "{listed}");
+    let port = |inside: &str| -> u16 {
+        let line = listed.lines().find(|line| line.starts_with(inside)).expect("a line");
+        line.rsplit(':').next().expect("a port").parse().expect("a number")
+    };
+    assert!(!listed.contains(":0\n") && port("9000") != port("9001"), "{listed}");
+    let filter = format!("name={}", one.name);
+    let shown = w.coracle(&["ps", "--filter", &filter, "--format={{.Ports}}"]).ok().out();
+    assert!(shown.contains(&format!(":{}->9000/tcp", port("9000"))), "{shown}");
+    assert_eq!(one.inspect("{{.HostConfig.PublishAllPorts}}"), "true");
+    assert_eq!(one.inspect("{{.HostConfig.NetworkMode}}"), "private");
+    let bindings = one.inspect("{{json .NetworkSettings.Ports}}");
+    assert!(bindings.contains(&port("9000").to_string()), "{bindings}");
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port("9000")));
+    let reached = until(Duration::from_secs(20), || {
+        TcpStream::connect_timeout(&at, Duration::from_secs(1)).ok()
+    });
+    assert!(reached.is_some(), "nothing listens at {at}");
+    Ok(())
 }
 
 fn published(w: &World, flags: &[&str]) -> Outcome {

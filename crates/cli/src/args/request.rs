@@ -43,15 +43,8 @@ pub(crate) fn container(
         record: record_flags,
     } = flags;
     // What udocker has besides asks for what is so anyway.
-    let UdockerFlags {
-        nometa,
-        novol: _,
-        nosysdirs: _,
-        containerauth: _,
-        publish_all: _,
-        nvidia,
-        netcoop: _,
-    } = udocker;
+    let UdockerFlags { nometa, novol: _, nosysdirs: _, containerauth: _, nvidia, netcoop: _ } =
+        udocker;
     let first = image.filter(|_| image_flags.rootfs.is_some()).map(str::to_owned);
     let shm_size = file_flags.shm_size.as_deref();
     Ok(ContainerRequest {
@@ -237,6 +230,7 @@ fn network(flags: &NetworkFlags) -> Result<NetworkRequest, Report> {
         ip,
         ip6,
         publish,
+        publish_all,
         expose,
         hostname,
         add_host,
@@ -250,6 +244,7 @@ fn network(flags: &NetworkFlags) -> Result<NetworkRequest, Report> {
     Ok(NetworkRequest {
         networks: networks::parse(network, network_alias, (ip.as_deref(), ip6.as_deref()))?,
         publish: published.collect::<containers::Result<_>>()?,
+        publish_all: *publish_all,
         hostname: hostname.clone(),
         hosts: hosts.collect::<containers::Result<_>>()?,
         dns: DnsSpec {

@@ -123,6 +123,9 @@ pub(crate) struct NetworkFlags {
     /// Publish a port of the container: [[IP:]HOST:]CONTAINER[/PROTOCOL]
     #[arg(short, long, value_name = "[[IP:]HOST:]CONTAINER[/PROTO]")]
     pub publish: Vec<String>,
+    /// Publish each port that the image or --expose names at a free port of the host
+    #[arg(short = 'P', long)]
+    pub publish_all: bool,
     /// Record that the container serves a port: PORT[-PORT][/PROTOCOL]
     #[arg(long, value_name = "PORT[-PORT][/PROTO]")]
     pub expose: Vec<String>,
@@ -367,9 +370,6 @@ pub(crate) struct UdockerFlags {
     /// Accepted: the image's own /etc/passwd is always used
     #[arg(long, hide = true)]
     pub containerauth: bool,
-    /// Accepted: on the host's network every port is published
-    #[arg(short = 'P', long, hide = true)]
-    pub publish_all: bool,
     /// The same as --gpus all
     #[arg(long, hide = true)]
     pub nvidia: bool,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use engine::plan;
 use engine::spec::{
     ContainerConfig, DeviceSpec, ImageSource, LogSpec, MountKind, MountSpec, Namespaces,
-    NetworkMode, NetworkSpec, RestartPolicy, Security, UserNamespace,
+    NetworkMode, NetworkSpec, Publish, RestartPolicy, Security, UserNamespace,
 };
 use oci::ImageConfig;
 
@@ -21,7 +21,7 @@ use crate::request::environment::{self, Change};
 use crate::request::mounts::{self, MountRequest};
 use crate::request::{
     ContainerRequest, FileRequest, LogRequest, NetworkRequest, SecurityOption, SecurityRequest,
-    VolumesFrom, command_line, options,
+    VolumesFrom, command_line, options, ports,
 };
 use crate::session::Session;
 
@@ -61,13 +61,15 @@ pub fn draft(
         ineffective,
         strict,
     } = request;
+    let mut served = image.as_ref().map_or(&[][..], |(_, config)| config.exposed_ports()).to_vec();
+    served.extend_from_slice(&network.expose);
     let mut config = ContainerConfig {
         created: engine::supervise::now(),
         group_add: process.groups.clone(),
         hostname: network.hostname.clone(),
         devices: devices(files)?,
         namespaces: namespaces(security, settings),
-        network: network_of(session, network, security)?,
+        network: network_of(session, network, security, &served)?,
         limits: limits.clone(),
         cap_add: security.cap_add.clone(),
         cap_drop: security.cap_drop.clone(),
@@ -150,8 +152,12 @@ fn network_of(
     session: &Session,
     network: &NetworkRequest,
     security: &SecurityRequest,
+    served: &[String],
 ) -> Result<NetworkSpec> {
-    let publish = network.publish.clone();
+    let mut publish = network.publish.clone();
+    if network.publish_all {
+        all_published(session, served, &mut publish);
+    }
     let asked = &network.networks.mode;
     let joins = asked.is_none() && security.join.is_some();
     let mode = match asked {
@@ -165,7 +171,19 @@ fn network_of(
         mode => mode.clone().unwrap_or_default(),
     };
     // Networks with names are put in by `networks::put`, which needs the store.
-    Ok(NetworkSpec { mode, publish, networks: Vec::new() })
+    let publish_all = network.publish_all;
+    Ok(NetworkSpec { mode, publish, publish_all, networks: Vec::new() })
+}
+
+/// `-P`: publishes what a container serves.
+pub(super) fn all_published(session: &Session, served: &[String], publish: &mut Vec<Publish>) {
+    if session.dialect().publishes_in_place {
+        // Every port of the host's network is there already.
+        return;
+    }
+    for port in ports::publish_all(served, publish) {
+        session.warn(&format!("--publish-all leaves {port} out: tcp and udp can be published"));
+    }
 }
 
 fn of_another(flag: &str) -> Error {

@@ -11,7 +11,7 @@ use engine::spec::{DnsSpec, Limits, NetworkMode};
 use store::ContainerDir;
 
 use super::record::Record;
-use super::{accounts, draft, naming, networks, volumes};
+use super::{accounts, draft, list, naming, networks, volumes};
 use crate::error::{Error, Result};
 use crate::request::gpus::GpuRequest;
 use crate::request::networks::Networks;
@@ -56,14 +56,24 @@ pub fn adapted(
     if request.security.join.is_some() {
         config.join = new.join;
     }
-    let publishes = !new.network.publish.is_empty();
+    let mut network = new.network;
+    if request.network.publish_all {
+        let image = config.image.as_ref().map(|image| &*image.config);
+        let served = list::exposed(session.store()?, &config.expose, image);
+        draft::all_published(session, &served, &mut network.publish);
+        if !network.publish.is_empty() && network.mode == NetworkMode::Default {
+            network.mode = NetworkMode::Private;
+        }
+        config.network.publish_all = true;
+    }
+    let publishes = !network.publish.is_empty();
     let asked = &request.network.networks;
     if asked.mode.is_some() || publishes && config.network.mode == NetworkMode::Default {
-        config.network.mode = new.network.mode;
+        config.network.mode = network.mode;
         networks::put(&mut config.network, networks::resolve(session, &asked.named)?);
     }
     if publishes {
-        config.network.publish = new.network.publish;
+        config.network.publish = network.publish;
         ports::choose(&mut config.network.publish)?;
     }
     if files.host_accounts {
@@ -225,6 +235,7 @@ fn of_network(request: &NetworkRequest) -> Option<&'static str> {
     let NetworkRequest {
         networks: Networks { mode: _, named: _ },
         publish: _,
+        publish_all: _,
         // The files in `/etc` are the container's.
         hostname,
         hosts,

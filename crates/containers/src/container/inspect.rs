@@ -216,6 +216,7 @@ fn host_settings(record: &Record) -> Value {
         "Binds": binds(record),
         "NetworkMode": String::from(network_mode(config)),
         "PortBindings": port_bindings(&config.network.publish),
+        "PublishAllPorts": config.network.publish_all,
         "RestartPolicy": {"Name": restart, "MaximumRetryCount": retries},
         "AutoRemove": config.auto_remove,
         "CapAdd": config.cap_add,

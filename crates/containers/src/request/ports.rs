@@ -97,6 +97,29 @@ pub fn as_published(publish: &[Publish]) -> Result<Vec<Published>> {
     publish.iter().map(one).collect()
 }
 
+/// Publishes exposed ports, written as `80/tcp` or `8000-8010/udp`, at free ports of the host, as
+/// `-P` does: those that are not published already. Returns the ones whose protocol cannot be.
+pub fn publish_all(exposed: &[String], publish: &mut Vec<Publish>) -> Vec<String> {
+    let mut others = Vec::new();
+    for text in exposed {
+        let Ok(range) = parsed(text) else {
+            others.push(text.clone());
+            continue;
+        };
+        for inside in (range.inside..).take(range.count.into()) {
+            let has = |one: &Publish| {
+                let first = one.inside;
+                let is_in = (first..).take(one.count.into()).any(|port| port == inside);
+                one.udp == range.udp && is_in
+            };
+            if !publish.iter().any(has) {
+                publish.push(Publish { inside, count: 1, ..range.clone() });
+            }
+        }
+    }
+    others
+}
+
 /// Checks that the host's ports are free.
 ///
 /// # Errors
@@ -125,6 +148,9 @@ pub fn check_free(publish: &[Publish]) -> Result<()> {
     Ok(())
 }
 
+/// How often the kernel is asked for another free port.
+const AGAIN: usize = 64;
+
 /// Chooses host ports where the user left them open, wholly or to a range.
 pub fn choose(publish: &mut [Publish]) -> Result<()> {
     for at in 0..publish.len() {
@@ -139,7 +165,13 @@ pub fn choose(publish: &mut [Publish]) -> Result<()> {
         };
         let mut failure = None;
         let free = (one.host..=last).filter(|port| !given(*port)).find_map(|port| {
-            bind(address, port, one.udp).map_err(|error| failure = Some(error)).ok()
+            let found = bind(address, port, one.udp).map_err(|error| failure = Some(error)).ok()?;
+            if !given(found) {
+                return Some(found);
+            }
+            // The kernel's choice, which it has made before: nothing is bound yet.
+            let mut again = (0..AGAIN).filter_map(|_| bind(address, port, one.udp).ok());
+            again.find(|found| !given(*found))
         });
         let host = free.ok_or_else(|| {
             let range =
@@ -240,6 +272,18 @@ mod tests {
         let text = error.to_string();
         assert_eq!(text, "a port of a container in this network cannot be published at ::1");
         assert!(error.hint().is_some());
+    }
+
+    #[test]
+    fn exposed_ports_are_published_once() {
+        let mut publish = vec![parsed("8080:80").unwrap()];
+        let exposed = ["80/tcp", "80/udp", "81-82/tcp", "81/tcp", "90", "7/sctp"];
+        let others = publish_all(&exposed.map(str::to_owned), &mut publish);
+        assert_eq!(others, ["7/sctp"]);
+        let all: Vec<_> = publish.iter().map(|one| (one.host, one.inside, one.udp)).collect();
+        let free = |inside, udp| (0, inside, udp);
+        let rest = [free(80, true), free(81, false), free(82, false), free(90, false)];
+        assert_eq!(all, [&[(8080, 80, false)], &rest[..]].concat());
     }
 
     #[test]
