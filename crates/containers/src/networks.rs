@@ -8,17 +8,14 @@ mod several;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::path::Path;
 
 use engine::spec::NetworkMode;
 use net::definition::{BRIDGE, BRIDGE_ID};
-use net::{
-    Definition, Network, Networks, Prefix, Request, Scope, Subnet, ipam, members, prefix, removal,
-};
+use net::{Definition, Network, Networks, Prefix, Request, Scope, Subnet, ipam, members, removal};
 use serde_json::{Map, Value, json};
 
 use crate::container::list;
-use crate::container::networks::{is_alive, used};
+use crate::container::networks::{is_alive, routes, used};
 use crate::error::{Error, Result};
 use crate::filter::{self, Filters};
 use crate::journal::{self, Actor, Kind};
@@ -193,20 +190,6 @@ fn ranges(subnets: &[String], ipv6: bool) -> Result<(Option<Subnet>, Option<Pref
         }
     }
     Ok((subnet, prefix))
-}
-
-/// The network of those that name none, where the switch makes it.
-pub(crate) fn bridge(store: &store::Store) -> Result<Network> {
-    let (routes, routes6) = routes();
-    Ok(Networks::of(store).bridge(time::now().to_string(), (&routes, &routes6))?)
-}
-
-/// The destinations of the host's routes.
-fn routes() -> (Vec<Subnet>, Vec<Prefix>) {
-    // Without a network namespace of one's own it is the host's.
-    let read = |file: &str| std::fs::read_to_string(Path::new("/proc/self/net").join(file));
-    let text = |file| read(file).unwrap_or_default();
-    (ipam::routes(&text("route")), prefix::routes(&text("ipv6_route")))
 }
 
 fn check_options(options: &BTreeMap<String, String>) -> Result<()> {

@@ -68,7 +68,7 @@ fn give_to_project(directory: &Path) {
 }
 
 /// The guest's words for a list of verbs, with the directory's name in them.
-fn words<'w>(verbs: &[&'w str], directory: &str) -> Vec<String> {
+fn words(verbs: &[&str], directory: &str) -> Vec<String> {
     let mut all = Vec::new();
     for (at, verb) in verbs.iter().enumerate() {
         all.extend((at > 0).then(|| ";".to_owned()));

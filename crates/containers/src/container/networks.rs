@@ -21,17 +21,17 @@ use engine::supervise::state::{self, Observed};
 use net::definition::BRIDGE;
 use net::switch::{MTU, frame};
 use net::{
-    Endpoint, Kind, Member, Network, Networks, agent, cluster, definition, hosts, ipam, members,
-    remote, table,
+    Endpoint, Kind, Member, Network, Networks, Prefix, Subnet, agent, cluster, definition, hosts,
+    ipam, members, prefix, remote, table,
 };
 use store::{ContainerDir, Store};
 
 use super::group;
 use super::record::{self, Record};
 use crate::error::{Error, Result};
-use crate::networks::bridge;
 use crate::request::{networks, ports};
 use crate::session::Session;
+use crate::time;
 pub use explained::explained;
 
 /// How much is read of a file with a host name, which has 64 bytes at most.
@@ -243,6 +243,20 @@ pub fn by_switch(
         config.exec_mode = Some(engine.name().to_owned());
     }
     Ok(())
+}
+
+/// The network of those that name none, where the switch makes it.
+fn bridge(store: &Store) -> Result<Network> {
+    let (routes, routes6) = routes();
+    Ok(Networks::of(store).bridge(time::now().to_string(), (&routes, &routes6))?)
+}
+
+/// The destinations of the host's routes.
+pub fn routes() -> (Vec<Subnet>, Vec<Prefix>) {
+    // Without a network namespace of one's own it is the host's.
+    let read = |file: &str| std::fs::read_to_string(Path::new("/proc/self/net").join(file));
+    let text = |file| read(file).unwrap_or_default();
+    (ipam::routes(&text("route")), prefix::routes(&text("ipv6_route")))
 }
 
 fn enter_bridge(config: &mut ContainerConfig) {

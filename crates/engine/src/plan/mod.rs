@@ -500,6 +500,7 @@ pub struct Rlimit {
 
 /// The program and what it is given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Process {
     /// Program and arguments.
     pub argv: Vec<String>,

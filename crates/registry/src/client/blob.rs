@@ -3,8 +3,8 @@
 //! The reader keeps its position. When the connection ends early it opens a new one from there, at
 //! the same host and, when that fails permanently, at the next one (mirror, registry). If a server
 //! ignores `Range` and sends everything, the known part is skipped. The number of retries without a
-//! new byte is bounded, and so is their total; a host that sends a byte now and then is left. The end
-//! is exactly at the descriptor's size: a server that sends more is an error.
+//! new byte is bounded, and so is their total; a host that sends a byte now and then is left. The
+//! end is exactly at the descriptor's size: a server that sends more is an error.
 
 use std::fmt;
 use std::io::{self, Read};

@@ -421,9 +421,10 @@ pub fn bits_of_new(identity: &Identity, kind: Kind, new: &Truth) -> u32 {
     let inherits = new.is_directory() && new.mode & S_ISGID != 0;
     if kind == Kind::Host && can_carry(new.mode) {
         let plain = new.uid == identity.uid && (new.gid == identity.gid || inherits);
-        return match plain && !new.needs_record_in(kind) {
-            true => new.host_bits(),
-            false => unfinished_bits(new.kind()),
+        return if plain && !new.needs_record_in(kind) {
+            new.host_bits()
+        } else {
+            unfinished_bits(new.kind())
         };
     }
     if is_plain_new(identity, kind, new) { new.disk_bits() } else { unfinished_bits(new.kind()) }
