@@ -119,8 +119,8 @@ fn all_ports_are_published(w: &World) -> Outcome {
     let flags = ["--expose=9000-9001", "-p", "127.0.0.1::7777", "-P"];
     let run = ["run", "-d", "--name", &one.name, &w.mode()].map(str::to_owned);
     let run: Vec<&str> = run.iter().map(String::as_str).collect();
-    let listen = [&*image, "/bin/guest", "listen", "0.0.0.0:9000", "1"];
-    let done = w.coracle(&[&run[..], &flags, &listen].concat());
+    let guest = [&*image, "/bin/guest", "listen", "0.0.0.0:9000", "1"];
+    let done = w.coracle(&[&run[..], &flags, &guest].concat());
     assert!(done.ok().err().contains("7/sctp"), "{done:?}");
     one.said("ready");
     let listed = w.coracle(&["port", &one.name]).ok().out();

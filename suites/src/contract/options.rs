@@ -208,8 +208,8 @@ fn set_id_programs(w: &World) -> Outcome {
         testkit::skip!("one mapped id of the kernel's: a program can have no other");
     }
     let bytes = std::fs::read(testkit::guest::program()).expect("the guest program");
-    let more = Layer::new().file("bin/raised", 0o6755, bytes);
-    let image = Image::new().layer(testkit::guest::layer()).layer(more);
+    let raised = Layer::new().file("bin/raised", 0o6755, bytes);
+    let image = Image::new().layer(testkit::guest::layer()).layer(raised);
     let (w, image) = with_image(w, &image, "raised");
     let ids = |options: &[&str]| {
         let first = ["run", "--rm", &w.mode(), "-u", "33:33"].map(str::to_owned);

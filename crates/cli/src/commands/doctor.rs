@@ -140,6 +140,8 @@ impl Page {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn finding(name: &str, level: Level, value: &str, advice: Option<&str>) -> Finding {
@@ -160,6 +162,7 @@ mod tests {
             state: State::Unusable,
             chosen: false,
             why: Some("refused".into()),
+            options: BTreeMap::new(),
             advice: Some("ask".into()),
         };
         let network = |mode, state, engines: &[&'static str], why: Option<&str>| NetworkLine {
