@@ -79,7 +79,7 @@ fn behind_name(variable: &[u8]) -> usize {
 fn command(global: Global, words: &[OsString], as_udocker: bool) -> Result<Parsed, Report> {
     let moved = file_before(words);
     let words = moved.as_deref().unwrap_or(words);
-    let Some(first) = words.first() else { return Ok(Parsed::Text(help::overview())) };
+    let Some(first) = words.first() else { return Ok(Parsed::Text(help::beginning())) };
     let first = first.to_string_lossy();
     if first == "help" {
         return help::topic(&words[1..]).map(Parsed::Text);

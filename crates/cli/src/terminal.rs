@@ -153,10 +153,14 @@ impl Bars {
     }
 
     fn expect(&mut self, bytes: u64) {
-        if bytes > 0 {
+        if let Some(total) = &self.total {
+            // One that was replaced would stay on the screen as it is.
+            total.inc_length(bytes);
+        } else if bytes > 0 {
             let bar = self.all.add(ProgressBar::new(bytes));
+            // Decimal, as everywhere else.
             bar.set_style(style(
-                "{prefix:.bold} [{bar:30}] {bytes:>10}/{total_bytes:<10} {bytes_per_sec:>12} {eta:>6} left",
+                "{prefix:.bold} [{bar:30}] {decimal_bytes:>10}/{decimal_total_bytes:<10} {decimal_bytes_per_sec:>12} {eta:>6} left",
             ));
             bar.set_prefix("total       ");
             self.total = Some(bar);
@@ -165,7 +169,7 @@ impl Bars {
 
     fn start(&mut self, part: &Part<'_>) {
         let bar = ProgressBar::new(part.bytes).with_position(part.present);
-        bar.set_style(style("{prefix} [{bar:30.cyan}] {bytes:>10}/{total_bytes:<10} {msg}"));
+        bar.set_style(style("{prefix} [{bar:30.cyan}] {decimal_bytes:>10}/{decimal_total_bytes:<10} {msg}"));
         bar.set_prefix(part.name.to_owned());
         let bar = match &self.total {
             Some(total) => {

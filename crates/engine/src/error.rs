@@ -345,13 +345,14 @@ impl Error {
                 Some(ways.join(", "))
             }
             Self::Unsupported { flag, able, .. } if flag == NO_NETWORK => {
-                let mut ways = vec![
-                    "the container is in no network: put it into one (coracle network connect \
-                     NETWORK CONTAINER)"
+                let mut ways: Vec<String> =
+                    able.iter().map(|mode| format!("use --execmode={mode}")).collect();
+                ways.push(
+                    "give it a network that only its members see (coracle network create \
+                     --internal NAME; --network NAME)"
                         .to_owned(),
-                ];
-                ways.extend(able.iter().map(|mode| format!("or use --execmode={mode}")));
-                Some(ways.join(", "))
+                );
+                Some(ways.join(", or "))
             }
             Self::Invalid { what, .. } if what == "--hostname" => Some(
                 "give a name as db-1 or db.example.org, of at most 64 characters".into(),

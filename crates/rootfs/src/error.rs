@@ -184,7 +184,8 @@ impl Error {
             Self::Tree(error) => return error.hint(),
             Self::Keep { source, .. } => return source.hint(),
             Self::Archive { .. } | Self::Read { .. } => {
-                "pull the image again; if that does not help, it was published with this damage"
+                "pull or copy it again; if that does not help, it was made with this damage, or \
+                 is no tar archive"
             }
             Self::Refused { .. } => "the image is damaged or malicious; the layer was not kept",
             Self::Limit { .. } => {

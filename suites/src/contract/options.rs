@@ -78,7 +78,7 @@ const PROBES: &[Probe] = &[
     probe("--read-only", &["--read-only"], &["write", "/x", ""], |_, done| {
         done.out().contains("EROFS")
     }),
-    probe("--cap-add and --cap-drop", &["--cap-drop=CHOWN"], FACTS, |_, done| {
+    probe("--cap-add or --cap-drop", &["--cap-drop=CHOWN"], FACTS, |_, done| {
         let mask = fact(done, "cap_eff");
         let mask = u64::from_str_radix(mask.as_str().unwrap_or("1"), 16);
         mask.is_ok_and(|mask| mask & 1 == 0)
@@ -87,7 +87,7 @@ const PROBES: &[Probe] = &[
         fact(done, "seccomp") == "2"
     }),
     // What the host lacks of control groups is told: `isolate::limits_or_a_warning`.
-    probe("--memory, --cpus and --pids-limit", &["--memory=64m"], FACTS, |_, done| {
+    probe("--memory, --cpus or --pids-limit", &["--memory=64m"], FACTS, |_, done| {
         done.code() == 0
     }),
     probe(

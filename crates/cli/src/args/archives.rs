@@ -14,8 +14,8 @@ pub(crate) struct SaveArgs {
     /// Write layers uncompressed where they were stored so, else as they are
     #[arg(long, hide = true)]
     pub uncompressed: bool,
-    /// Replace the file if it is there
-    #[arg(long)]
+    /// Replace the file if it is there: under udocker's name alone it would be kept
+    #[arg(long, hide = true)]
     pub force: bool,
     /// Images
     #[arg(value_name = "IMAGE", required = true)]

@@ -33,7 +33,9 @@ pub(super) fn report(name: &str, error: &Error) -> Report {
                 Report::usage(format!("{name} has no option '{option}'")).hint(advice)
             } else {
                 let report = Report::usage(format!("{name}: unknown option '{option}'"));
-                match context(error, ContextKind::SuggestedArg) {
+                // `clap` takes options for similar that have little in common.
+                let similar = context(error, ContextKind::SuggestedArg);
+                match similar.filter(|similar| suggest(option, [&**similar].into_iter()).is_some()) {
                     Some(similar) => report.hint(format!("did you mean '{similar}'? {help}")),
                     None => report.hint(help),
                 }
@@ -101,7 +103,8 @@ pub(super) fn unknown_command(word: &str) -> Report {
 pub(super) fn unknown_in_group(group: &str, word: &str) -> Report {
     let fact = format!("unknown command \"{group} {word}\"");
     // `container stats` is `stats`.
-    if let Some(advice) = unsupported::command(word) {
+    let advice = unsupported::command(&format!("{group} {word}"));
+    if let Some(advice) = advice.or_else(|| unsupported::command(word)) {
         return Report::wrong_words(fact).hint(advice);
     }
     let meant = suggest(word, table::group_names(group)).map(|name| format!("{group} {name}"));

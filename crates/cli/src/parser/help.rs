@@ -68,6 +68,22 @@ pub(super) fn finished(command: &'static Command, path: &str) -> clap::Command {
     ))
 }
 
+/// The commands that `coracle` alone names.
+const FIRST: [&str; 9] =
+    ["doctor", "run", "ps", "exec", "logs", "stop", "images", "pull", "cluster"];
+
+/// `coracle` alone: what a beginner needs.
+pub(super) fn beginning() -> String {
+    let mut out = format!("{ABOUT}\n\nUsage: coracle [OPTIONS] COMMAND [ARG...]\n\n");
+    for name in FIRST {
+        let command = COMMANDS.iter().find(|command| command.path == name).map(|one| one.about);
+        let group = GROUPS.iter().find(|(group, _)| *group == name).map(|(_, about)| *about);
+        let _ = writeln!(out, "  {name:<8} {}", command.or(group).unwrap_or_default());
+    }
+    out.push_str("\n'coracle help' lists all commands, 'coracle COMMAND --help' says more about one.\n");
+    out
+}
+
 /// `coracle --help`.
 pub(super) fn overview() -> String {
     let mut out = format!("{ABOUT}\n\nUsage: coracle [OPTIONS] COMMAND [ARG...]\n");

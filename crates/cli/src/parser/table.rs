@@ -561,14 +561,14 @@ coracle cluster cp job node1:/job/out node2:/job/in"
     ),
     command!(
         "cluster agent",
-        Hidden,
+        Internal,
         cluster::ClusterAgentArgs,
         commands::cluster::agent,
         "Serve the driver at the other end of standard input and output"
     ),
     command!(
         "cluster spread",
-        Hidden,
+        Internal,
         cluster::ClusterSpreadArgs,
         commands::cluster::spread,
         "Get an image from other hosts, and pass it on: the driver is at standard input and output"
@@ -589,7 +589,7 @@ coracle cluster cp job node1:/job/out node2:/job/in"
     ),
     command!(
         "cluster door",
-        Hidden,
+        Internal,
         cluster::ClusterDoorArgs,
         commands::cluster::door,
         "Pass on what node containers ask for to the driver at standard input and output"
@@ -610,7 +610,7 @@ coracle cluster cp job node1:/job/out node2:/job/in"
     ),
     command!(
         "cluster meet",
-        Hidden,
+        Internal,
         cluster::ClusterMeetArgs,
         commands::cluster::meet,
         "Wait until nodes are known by name and take connections"

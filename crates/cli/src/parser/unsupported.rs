@@ -30,6 +30,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("--kernel", "the host's kernel release is shown"),
     ("--checkpoint", "there are no checkpoints"),
     ("--use-api-socket", "there is no API socket"),
+    ("--privileged", "a command in a container has what the container has; run that --privileged"),
 ];
 
 /// What to do in place of `flag`, where it is known and left out.
@@ -54,7 +55,16 @@ const COMMANDS: &[(&str, &str)] = &[
         "context",
         "there is one context, this host, and no daemon; 'ssh HOST coracle ...' for another host",
     ),
-    ("compose", "there is no compose"),
+    (
+        "compose",
+        "'coracle cluster up -f FILE' starts the services of a file; 'coracle cluster --help'",
+    ),
+    (
+        "builder",
+        "building images is not there yet; build elsewhere and 'coracle pull' or 'coracle load'",
+    ),
+    ("manifest create", "lists of manifests are read, and cannot be made yet"),
+    ("manifest push", "lists of manifests are read, and cannot be made yet"),
     ("swarm", "there is no swarm"),
 ];
 

@@ -101,12 +101,12 @@ pub static OPTIONS: &[Row] = &[
     refused("--network with a name", is_named, |caps, _| caps.named_networks),
     refused("--read-only", |config| config.read_only, |caps, _| caps.read_only),
     refused(
-        "--cap-add and --cap-drop",
+        "--cap-add or --cap-drop",
         |config| !config.cap_add.is_empty() || !config.cap_drop.is_empty(),
         |caps, _| caps.security,
     ),
     refused("--security-opt seccomp", is_filtered, |caps, _| caps.security),
-    refused("--memory, --cpus and --pids-limit", is_limited, |caps, _| caps.limits),
+    refused("--memory, --cpus or --pids-limit", is_limited, |caps, _| caps.limits),
     // The kernel's flag, and where ids are emulated the view's.
     refused("--security-opt no-new-privileges", |_| false, |_, _| true),
     warned("--privileged", |_, _| false),
