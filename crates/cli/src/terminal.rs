@@ -169,7 +169,9 @@ impl Bars {
 
     fn start(&mut self, part: &Part<'_>) {
         let bar = ProgressBar::new(part.bytes).with_position(part.present);
-        bar.set_style(style("{prefix} [{bar:30.cyan}] {decimal_bytes:>10}/{decimal_total_bytes:<10} {msg}"));
+        bar.set_style(style(
+            "{prefix} [{bar:30.cyan}] {decimal_bytes:>10}/{decimal_total_bytes:<10} {msg}",
+        ));
         bar.set_prefix(part.name.to_owned());
         let bar = match &self.total {
             Some(total) => {

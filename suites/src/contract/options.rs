@@ -87,9 +87,7 @@ const PROBES: &[Probe] = &[
         fact(done, "seccomp") == "2"
     }),
     // What the host lacks of control groups is told: `isolate::limits_or_a_warning`.
-    probe("--memory, --cpus or --pids-limit", &["--memory=64m"], FACTS, |_, done| {
-        done.code() == 0
-    }),
+    probe("--memory, --cpus or --pids-limit", &["--memory=64m"], FACTS, |_, done| done.code() == 0),
     probe(
         "--security-opt no-new-privileges",
         &["--security-opt=no-new-privileges"],

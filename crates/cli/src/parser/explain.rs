@@ -35,7 +35,8 @@ pub(super) fn report(name: &str, error: &Error) -> Report {
                 let report = Report::usage(format!("{name}: unknown option '{option}'"));
                 // `clap` takes options for similar that have little in common.
                 let similar = context(error, ContextKind::SuggestedArg);
-                match similar.filter(|similar| suggest(option, [&**similar].into_iter()).is_some()) {
+                match similar.filter(|similar| suggest(option, [&**similar].into_iter()).is_some())
+                {
                     Some(similar) => report.hint(format!("did you mean '{similar}'? {help}")),
                     None => report.hint(help),
                 }

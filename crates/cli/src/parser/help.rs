@@ -80,7 +80,9 @@ pub(super) fn beginning() -> String {
         let group = GROUPS.iter().find(|(group, _)| *group == name).map(|(_, about)| *about);
         let _ = writeln!(out, "  {name:<8} {}", command.or(group).unwrap_or_default());
     }
-    out.push_str("\n'coracle help' lists all commands, 'coracle COMMAND --help' says more about one.\n");
+    out.push_str(
+        "\n'coracle help' lists all commands, 'coracle COMMAND --help' says more about one.\n",
+    );
     out
 }
 
