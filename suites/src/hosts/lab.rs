@@ -265,8 +265,9 @@ impl Lab {
     /// What is left of clusters on a host.
     pub(crate) fn left(&self, host: usize) -> String {
         let containers = self.run(host, &["ps", "-aq"]).ok().out();
-        let networks = self.run(host, &["network", "ls", "--format", "{{.Name}}"]).ok().out();
-        let networks = networks.lines().filter(|name| !["host", "none", "private"].contains(name));
+        let made = ["network", "ls", "--filter=type=custom", "--format", "{{.Name}}"];
+        let networks = self.run(host, &made).ok().out();
+        let networks = networks.lines();
         let uid = self.people[host].user.uid;
         let script = format!(
             "ls -d {HOME}/.local/share/coracle/clusters/* /tmp/coracle-{uid}/cluster-*/ \
