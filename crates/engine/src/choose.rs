@@ -131,10 +131,15 @@ pub fn choose(
             let has_networks = !named_network || engine.caps().named_networks;
             has_networks && !engine.is_only_by_name(facts)
         });
-        let mut lesser = None;
+        // One that cannot share the network that is to be shared is refused by its name.
+        let (mut lesser, mut unfit) = (None, None);
         let first = free.find(|engine| match fit(*engine, facts, own_network) {
             Fit::Unusable(why) => {
                 reasons.push(format!("{}: {why}", engine.name()));
+                false
+            }
+            _ if !options::can_share(&engine.caps(), facts, config) => {
+                unfit.get_or_insert(*engine);
                 false
             }
             // With something less, but it works.
@@ -145,7 +150,7 @@ pub fn choose(
             }
             Fit::Ready => true,
         });
-        first.or(lesser).ok_or_else(|| Error::NoEngine(reasons.join("; ")))?
+        first.or(lesser).or(unfit).ok_or_else(|| Error::NoEngine(reasons.join("; ")))?
     };
     check(engine, facts, config)?;
     Ok(engine)
@@ -218,6 +223,7 @@ fn unsupported(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::SharedNetwork;
     use crate::spec::NetworkSpec;
 
     #[test]
@@ -281,6 +287,37 @@ mod tests {
         facts.no_tun = Some("EACCES".into());
         assert_eq!(choose(&facts, None, &private).unwrap().name(), "I1");
         assert_eq!(choose(&facts, None, &ContainerConfig::default()).unwrap().name(), "N1");
+    }
+
+    /// It is made as the other container's is.
+    #[test]
+    fn a_shared_network_decides() {
+        let mut config = ContainerConfig::default();
+        config.network.mode = NetworkMode::Container("db".into());
+        let mut facts = Facts { inside_works: true, ..Facts::default() };
+        let name = |facts: &Facts, mode| choose(facts, mode, &config).map(|one| one.name());
+        let refused = |facts: &Facts, mode| {
+            let error = name(facts, mode).unwrap_err();
+            (error.to_string(), error.hint().unwrap())
+        };
+        for mode in ["N1", "I1", "P2"] {
+            assert_eq!(name(&facts, Some(mode)).unwrap(), mode, "the host's is everybody's");
+        }
+        facts.shared_network = Some(SharedNetwork::Namespace);
+        assert_eq!(name(&facts, None).unwrap(), "N1");
+        let (error, hint) = refused(&facts, Some("I1"));
+        assert!(error.contains("network namespace is not possible with engine I1"), "{error}");
+        assert_eq!(hint, "use --execmode=N1");
+        facts.shared_network = Some(SharedNetwork::Names);
+        assert_eq!(name(&facts, None).unwrap(), "I1");
+        assert_eq!(name(&facts, Some("P2")).unwrap(), "P2");
+        let (error, hint) = refused(&facts, Some("N1"));
+        assert!(error.contains("translated is not possible with engine N1"), "{error}");
+        assert!(hint.contains("--execmode=I1") && !hint.contains("N1"), "{hint}");
+        facts.shared_network = Some(SharedNetwork::Namespace);
+        facts.no_user_namespace = Some("AppArmor".into());
+        let (error, _) = refused(&facts, None);
+        assert!(error.contains("network namespace is not possible with engine I1"), "{error}");
     }
 
     #[test]

@@ -20,6 +20,16 @@ pub const SWITCHES: &str = "CORACLE_STAGE";
 /// The variable that says what devices of network namespaces are: `tap` or `veth`.
 pub const LINK: &str = "CORACLE_LINK";
 
+/// What makes the network that another container is to share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SharedNetwork {
+    /// A network namespace.
+    Namespace,
+    /// A place in the table of networks: its addresses are translated.
+    Names,
+}
+
 /// The caller, and what the host offers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -58,6 +68,9 @@ pub struct Facts {
     /// All of the container's networks with names were made with `--internal`. Who knows the
     /// networks sets it.
     pub internal_networks: bool,
+    /// What the container has whose network this one shares; `None` for the host's, and where it
+    /// does not run. Who knows the containers sets it.
+    pub shared_network: Option<SharedNetwork>,
     /// This host's address at the interface with the default route, where a container asks for it
     /// (`--add-host NAME:host-gateway`). Who knows this host's addresses sets it.
     pub host_address: Option<Ipv4Addr>,

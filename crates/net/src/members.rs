@@ -20,7 +20,7 @@ use store::Store;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::names::host;
-use crate::networks::{IsAlive, Network};
+use crate::networks::{IsAlive, Network, Networks};
 use crate::prefix::Prefix;
 use crate::subnet::Subnet;
 use crate::{cluster, ipam, rows};
@@ -132,6 +132,9 @@ struct Slot {
     id: String,
     /// The ids of the networks in which it is.
     networks: BTreeSet<String>,
+    /// The ids of containers that share its network. They keep the slot when it has ended.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    sharers: BTreeSet<String>,
 }
 
 /// Lets a container into a network of this host. If it is in it already, it keeps its address,
@@ -205,14 +208,57 @@ pub fn has_slot(store: &Store, id: &str) -> Result<bool> {
     change_slots(store, &host(), |slots| slots.taken.iter().any(is_its))
 }
 
-/// The ids of all containers of this host that have a slot.
+/// The ids of all containers of this host that have a slot, or share one.
 pub(crate) fn with_slots(store: &Store) -> Result<Vec<String>> {
-    change_slots(store, &host(), |slots| slots.taken.iter().map(|slot| slot.id.clone()).collect())
+    let ids = |slot: &Slot| [&slot.id].into_iter().chain(&slot.sharers).cloned().collect();
+    change_slots(store, &host(), |slots| slots.taken.iter().flat_map::<Vec<_>, _>(ids).collect())
 }
 
-/// Takes it back.
+/// Takes back a slot without a network, or the share in one.
 pub fn leave_slot(store: &Store, id: &str) -> Result<()> {
     change_slots(store, &host(), |slots| slots.leave(id, ALONE))
+}
+
+/// Lets a container share the slot that another one has, or shares itself: its addresses, ports and
+/// loopback. The slot is no third container's until the last one that shares it has ended. `None`
+/// if the other one has none.
+///
+/// # Errors
+/// Those of reading and writing the slots.
+pub fn share_slot(store: &Store, other: &str, id: &str) -> Result<Option<u32>> {
+    change_slots(store, &host(), |slots| slots.share(other, id))
+}
+
+/// The slot that a container shares, and the id of the container whose it is.
+///
+/// # Errors
+/// Those of reading the slots.
+pub fn shared_slot(store: &Store, id: &str) -> Result<Option<(u32, String)>> {
+    let its = |slot: &Slot| slot.sharers.contains(id).then(|| (slot.number, slot.id.clone()));
+    change_slots(store, &host(), |slots| slots.taken.iter().find_map(its))
+}
+
+/// Whether a living container shares the slot of this one.
+///
+/// # Errors
+/// Those of reading the slots.
+pub fn is_shared(store: &Store, id: &str, is_alive: &IsAlive<'_>) -> Result<bool> {
+    let is = |slot: &Slot| slot.id == id && slot.sharers.iter().any(|one| is_alive(one));
+    change_slots(store, &host(), |slots| slots.taken.iter().any(is))
+}
+
+/// How a container of this host is connected that has a slot; `None` for one that has none.
+///
+/// # Errors
+/// Those of reading slots and entries.
+pub fn kind(store: &Store, id: &str) -> Result<Option<Kind>> {
+    for network in Networks::of(store).list()? {
+        if let Some(entry) = list(&network)?.into_iter().find(|entry| entry.id == id) {
+            return Ok(Some(entry.kind));
+        }
+    }
+    // Without a network only the table knows it.
+    Ok(has_slot(store, id)?.then_some(Kind::Names))
 }
 
 /// The entries of this host, in the order in which they have joined. A container among them may be
@@ -418,6 +464,10 @@ fn write_slots<T>(
     if !gone.is_empty() && host == self::host() {
         rows::free(store, &gone)?;
     }
+    let left = slots.left(&before);
+    if !left.is_empty() && host == self::host() {
+        rows::leave(store, &left)?;
+    }
     if always || slots != before {
         networks.write(&name, &slots).map_err(Error::store("write the slots"))?;
     }
@@ -427,7 +477,14 @@ fn write_slots<T>(
 impl Slots {
     /// The slot of a container that is in one more network.
     fn take(&mut self, id: &str, network: &str, is_alive: &IsAlive<'_>) -> Result<u32> {
-        self.taken.retain(|slot| slot.id == id || is_alive(&slot.id));
+        self.taken.retain_mut(|slot| {
+            slot.sharers.retain(|one| is_alive(one));
+            let lives = slot.id == id || is_alive(&slot.id);
+            if !lives {
+                slot.networks.clear();
+            }
+            lives || !slot.sharers.is_empty()
+        });
         if let Some(slot) = self.taken.iter_mut().find(|slot| slot.id == id) {
             slot.networks.insert(network.to_owned());
             return Ok(slot.number);
@@ -438,16 +495,50 @@ impl Slots {
             (0..SLOTS).map(|far| (first + far) % SLOTS).find(|number| !taken.contains(number));
         let number = free.ok_or(Error::NoSlot { limit: SLOTS })?;
         self.last = Some(number);
-        self.taken.push(Slot { number, id: id.to_owned(), networks: [network.to_owned()].into() });
+        let networks = [network.to_owned()].into();
+        self.taken.push(Slot { number, id: id.to_owned(), networks, sharers: BTreeSet::new() });
         Ok(number)
+    }
+
+    /// A container shares the slot of another one from now on, and no other.
+    fn share(&mut self, other: &str, id: &str) -> Option<u32> {
+        self.leave(id, ALONE);
+        let is_its = |slot: &&mut Slot| slot.id == other || slot.sharers.contains(other);
+        let slot = self.taken.iter_mut().find(is_its)?;
+        slot.sharers.insert(id.to_owned());
+        Some(slot.number)
     }
 
     /// A container is in one network less.
     fn leave(&mut self, id: &str, network: &str) {
-        for slot in self.taken.iter_mut().filter(|slot| slot.id == id) {
-            slot.networks.remove(network);
+        for slot in &mut self.taken {
+            if slot.id == id {
+                slot.networks.remove(network);
+            }
+            if network == ALONE {
+                slot.sharers.remove(id);
+            }
         }
-        self.taken.retain(|slot| !slot.networks.is_empty());
+        self.drop_free();
+    }
+
+    /// Drops the slots that belong to no container.
+    fn drop_free(&mut self) {
+        self.taken.retain(|slot| !slot.networks.is_empty() || !slot.sharers.is_empty());
+    }
+
+    /// The slots that are still shared, with the numbers of networks in which they were before:
+    /// their addresses there may be other containers' from now on.
+    fn left(&self, before: &Self) -> Vec<(u32, u16)> {
+        let mut left = Vec::new();
+        for slot in self.taken.iter().filter(|slot| !slot.sharers.is_empty()) {
+            let same = |one: &&Slot| (one.number, &one.id) == (slot.number, &slot.id);
+            let networks = before.taken.iter().find(same).map(|one| &one.networks);
+            let gone = networks.into_iter().flatten().filter(|one| !slot.networks.contains(*one));
+            let numbers = gone.filter_map(|one| before.numbers.get(one));
+            left.extend(numbers.map(|network| (slot.number, *network)));
+        }
+        left
     }
 
     /// The number of a network in the table: the lowest free one from 1 on.
@@ -489,7 +580,7 @@ impl Slots {
         for slot in &mut self.taken {
             slot.networks.remove(network);
         }
-        self.taken.retain(|slot| !slot.networks.is_empty());
+        self.drop_free();
     }
 }
 

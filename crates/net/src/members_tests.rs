@@ -176,6 +176,51 @@ fn a_container_without_a_network_may_have_a_slot() {
     assert!(!has_slot(store, "a").unwrap());
 }
 
+/// A slot that is shared is not given away before the last one has ended that shares it, and
+/// addresses in networks that its container has left are not its any more.
+#[test]
+fn a_shared_slot_stays() {
+    let world = World::new();
+    let lab = world.network("lab", "10.1.0.0/24");
+    let store = lab.dir().store();
+    let joined = join(&lab, &member("a"), &all).unwrap();
+    let row = table::Row {
+        id: &"a".repeat(64),
+        slot: joined.slot,
+        endpoints: std::slice::from_ref(&joined),
+        published: &[],
+        lives: false,
+        resolvers: &[],
+    };
+    table::enter(store, &row).unwrap();
+    let memberships = || {
+        let words = rows::existing(&rows::path(store)).unwrap().unwrap();
+        let table = abi::network::Table::open(words.words()).unwrap();
+        table.members().memberships(abi::network::Slot::new(0).unwrap()).count()
+    };
+    assert_eq!(kind(store, "a").unwrap(), Some(Kind::Names));
+    assert_eq!(share_slot(store, "none", "x").unwrap(), None);
+    assert_eq!(share_slot(store, "a", "b").unwrap(), Some(0));
+    assert_eq!(share_slot(store, "b", "c").unwrap(), Some(0));
+    assert_eq!(shared_slot(store, "c").unwrap(), Some((0, "a".to_owned())));
+    assert!(is_shared(store, "a", &|id| id == "b").unwrap());
+    assert!(!is_shared(store, "a", &|_| false).unwrap());
+    assert_eq!(memberships(), 1);
+    leave(&lab, "a").unwrap();
+    assert_eq!((memberships(), kind(store, "a").unwrap()), (0, None));
+    assert_eq!(with_slots(store).unwrap(), ["a", "b", "c"]);
+    // Its container comes back to it, and others get others.
+    assert_eq!(join(&lab, &member("d"), &all).unwrap().slot, 1);
+    assert_eq!(join(&lab, &member("a"), &all).unwrap().slot, 0);
+    table::enter(store, &row).unwrap();
+    // One that was killed is seen by the next that joins.
+    assert_eq!(join(&lab, &member("e"), &|id| id != "a" && id != "c").unwrap().slot, 2);
+    assert_eq!((memberships(), with_slots(store).unwrap().contains(&"c".to_owned())), (0, false));
+    leave_slot(store, "b").unwrap();
+    assert_eq!(shared_slot(store, "b").unwrap(), None);
+    assert!(!with_slots(store).unwrap().contains(&"a".to_owned()));
+}
+
 /// The agent sees that the slots were written, and finds the entry then: also of a container that
 /// was killed and has kept its slot.
 #[test]
@@ -197,6 +242,7 @@ fn slots_are_limited() {
         number,
         id: format!("c{number}"),
         networks: ["n".to_owned()].into(),
+        sharers: BTreeSet::new(),
     });
     let mut slots = Slots { taken: taken.collect(), last: Some(7), ..Slots::default() };
     assert_eq!(slots.take("c0", "n", &all).unwrap(), 0);

@@ -34,6 +34,25 @@ pub(crate) fn free(store: &Store, networks: &[u16]) -> Result<()> {
     Ok(())
 }
 
+/// Takes containers out of networks, by their slots and the networks' numbers. Hold the lock of the
+/// slots.
+///
+/// # Errors
+/// [`Error::Table`] if the table cannot be mapped.
+pub(crate) fn leave(store: &Store, left: &[(u32, u16)]) -> Result<()> {
+    let path = path(store);
+    let words = existing(&path).map_err(|source| Error::Table { path, source })?;
+    let Some(table) = words.as_ref().and_then(|words| Table::open(words.words())) else {
+        return Ok(());
+    };
+    for (slot, network) in left {
+        if let Some(slot) = u16::try_from(*slot).ok().and_then(Slot::new) {
+            table.members().leave(slot, *network);
+        }
+    }
+    Ok(())
+}
+
 /// How the file is opened.
 pub(crate) const FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 

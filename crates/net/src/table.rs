@@ -94,6 +94,16 @@ pub fn enter(store: &Store, row: &Row<'_>) -> Result<Place> {
     Ok(Place { table: path, slot: slot.number() })
 }
 
+/// The place of a slot that is in the table already.
+///
+/// # Errors
+/// [`Error::NoSlot`] for a slot that is none.
+pub fn place(store: &Store, slot: u32) -> Result<Place> {
+    let slot = u16::try_from(slot).ok().and_then(Slot::new);
+    let slot = slot.ok_or(Error::NoSlot { limit: crate::members::SLOTS })?;
+    Ok(Place { table: rows::path(store), slot: slot.number() })
+}
+
 /// The host's address in the networks of several hosts.
 fn node(endpoints: &[Endpoint]) -> Result<Option<Ipv4Addr>> {
     let mut of_several = endpoints.iter().filter(|endpoint| endpoint.node.is_some());

@@ -22,6 +22,7 @@ mod oracle;
 mod outside;
 mod packets;
 mod programs;
+mod shared;
 mod strangers;
 
 use std::path::PathBuf;
@@ -179,6 +180,14 @@ fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     }
     for (name, case) in names::CASES {
         for world in long().chain(packets()) {
+            suite.case_in(world.label, format!("{}::{name}", world.label), move || {
+                case(world);
+                Ok(())
+            });
+        }
+    }
+    for (name, case) in shared::CASES {
+        for world in &stage.worlds {
             suite.case_in(world.label, format!("{}::{name}", world.label), move || {
                 case(world);
                 Ok(())

@@ -6,16 +6,16 @@
 //! with its supervisor the next that joins removes what is left.
 
 mod explained;
+mod shared;
 
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read as _};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
 
 use engine::choose::Engine;
 use engine::facts::Facts;
-use engine::plan::{Link, NetworkPlace, Plan, PrivateBy, Source, Switch};
+use engine::plan::{Link, NetworkPlace, PrivateBy, Switch};
 use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec, Publish};
 use engine::supervise::state::{self, Observed};
 use net::definition::BRIDGE;
@@ -33,6 +33,7 @@ use crate::request::{networks, ports};
 use crate::session::Session;
 use crate::time;
 pub use explained::explained;
+pub use shared::{host_name_there, share_files};
 
 /// How much is read of a file with a host name, which has 64 bytes at most.
 const HOST_NAME_LIMIT: u64 = 256;
@@ -286,7 +287,7 @@ pub fn as_started(session: &Session, id: &str, config: &mut ContainerConfig) -> 
 /// Lets a container that is about to start into its networks: it gets its addresses, and the other
 /// members learn its names. One that has a private network gets ports and a loopback of its own,
 /// where the engine has no namespaces for it. `lives`: somebody lives in it, so it is in them
-/// already.
+/// already. One that shares another container's network gets the place of that one.
 ///
 /// # Errors
 /// Those of [`net::members::join`] and [`net::table::enter`]; a published port that is taken; a
@@ -297,6 +298,11 @@ pub fn join(
     config: &ContainerConfig,
     (engine, lives): (&dyn Engine, bool),
 ) -> Result<Option<NetworkPlace>> {
+    if private_by(engine) == PrivateBy::Translation
+        && let NetworkMode::Container(_) = config.network.mode
+    {
+        return shared::share(session, container, config, lives);
+    }
     let is_private =
         config.network.mode == NetworkMode::Private && private_by(engine) == PrivateBy::Translation;
     if config.network.networks.is_empty() && !is_private {
@@ -342,6 +348,8 @@ fn joined(
         None => members::take_slot(store, container.id(), &may_live)?,
     };
     let published = ports::as_published(&config.network.publish)?;
+    // Those that share its network have gone on, with what they have bound.
+    let lives = lives || members::is_shared(store, container.id(), &may_live)?;
     if !lives {
         ports::check_free(&config.network.publish)?;
     }
@@ -444,33 +452,11 @@ pub fn facts(session: &Session, config: &ContainerConfig) -> Facts {
     facts.internal_networks = !named.is_empty()
         && find(session, named)
             .is_ok_and(|all| all.iter().all(|network| network.definition().internal));
+    facts.shared_network = shared::of(session, config);
     if config.add_host.iter().any(|(_, address)| address == "host-gateway") {
         facts.host_address = net::peers::local::default().ok();
     }
     facts
-}
-
-/// Shows a container that shares another one's network that one's names, too: its `/etc/hosts`,
-/// `/etc/resolv.conf` and, with its host name, `/etc/hostname` as they are now.
-pub fn share_files(session: &Session, config: &ContainerConfig, plan: &mut Plan) {
-    let ((NetworkMode::Container(name), _) | (NetworkMode::Default, Some(name))) =
-        (&config.network.mode, &config.join)
-    else {
-        return;
-    };
-    let Ok(other) = record::find(session, name) else { return };
-    let has_name = matches!(plan.namespaces.uts, Source::Of(_));
-    for file in &mut plan.files {
-        let shared = ["hosts", "resolv.conf", "hostname"]
-            .into_iter()
-            .filter(|name| has_name || *name != "hostname")
-            .filter(|name| file.base.as_deref() == Some(&Path::new("/etc").join(name)))
-            .map(|name| other.path().join("etc").join(name))
-            .find(|path| path.exists());
-        if shared.is_some() {
-            file.base = shared;
-        }
-    }
 }
 
 fn as_member(container: &ContainerDir, wanted: &Membership) -> Member {
@@ -491,6 +477,7 @@ pub fn place(
 ) -> Result<Option<NetworkPlace>> {
     let network = &config.network;
     let has_place = match network.mode {
+        NetworkMode::Container(_) => return shared::share(session, container, config, true),
         NetworkMode::Private => members::has_slot(session.store()?, container.id())?,
         _ => !network.networks.is_empty(),
     };

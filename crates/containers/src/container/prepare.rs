@@ -44,6 +44,10 @@ pub fn prepare(
     let mut run =
         Run { effective: gpus::effective(session, record, overrides, &root)?, config, overrides };
     let known = run.name_users(session, container, record, (&facts, engine), &root)?;
+    let by = (engine, overrides.exec);
+    if let Some(name) = networks::host_name_there(session, container, config, by) {
+        run.change().0.hostname = Some(name);
+    }
     if engine.properties().ids == choose::IdsFrom::Caller {
         // Without a user of its own, a program runs as the caller.
         run.change().0.namespaces.user = UserNamespace::Host;

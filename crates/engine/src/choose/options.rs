@@ -7,7 +7,7 @@
 
 use super::{Caps, Engine};
 use crate::error::NO_NETWORK;
-use crate::facts::Facts;
+use crate::facts::{Facts, SharedNetwork};
 use crate::spec::mount_options::Propagation;
 use crate::spec::{
     ContainerConfig, MountKind, MountSpec, NamespaceMode, NetworkMode, SeccompChoice,
@@ -31,7 +31,7 @@ pub struct Row {
     /// As messages name it.
     pub flag: &'static str,
     /// Whether a container asks for it.
-    wanted: fn(&ContainerConfig) -> bool,
+    wanted: fn(&ContainerConfig, &Facts) -> bool,
     /// Whether an engine can do it.
     pub(super) has: fn(&Caps, &Facts) -> bool,
     /// What an engine does that cannot.
@@ -40,7 +40,7 @@ pub struct Row {
 
 const fn refused(
     flag: &'static str,
-    wanted: fn(&ContainerConfig) -> bool,
+    wanted: fn(&ContainerConfig, &Facts) -> bool,
     has: fn(&Caps, &Facts) -> bool,
 ) -> Row {
     Row { flag, wanted, has, otherwise: Answer::Refused }
@@ -48,7 +48,7 @@ const fn refused(
 
 /// Who computes the plan warns: it knows what the host offers.
 const fn warned(flag: &'static str, has: fn(&Caps, &Facts) -> bool) -> Row {
-    Row { flag, wanted: |_| false, has, otherwise: Answer::Warned }
+    Row { flag, wanted: |_, _| false, has, otherwise: Answer::Warned }
 }
 
 const fn own(mode: &NamespaceMode) -> bool {
@@ -57,6 +57,26 @@ const fn own(mode: &NamespaceMode) -> bool {
 
 const fn is_named(config: &ContainerConfig) -> bool {
     matches!(config.network.mode, NetworkMode::Named(_))
+}
+
+/// The network that a container would share, as that one is made.
+fn shared(config: &ContainerConfig, facts: &Facts) -> Option<SharedNetwork> {
+    let shares = matches!(config.network.mode, NetworkMode::Container(_));
+    facts.shared_network.filter(|_| shares)
+}
+
+/// Whether an engine can share the network that a container would share.
+pub(super) fn can_share(caps: &Caps, facts: &Facts, config: &ContainerConfig) -> bool {
+    match shared(config, facts) {
+        None => true,
+        Some(SharedNetwork::Namespace) => caps.network,
+        Some(SharedNetwork::Names) => translates(caps),
+    }
+}
+
+/// Whether an engine's networks are translated addresses.
+const fn translates(caps: &Caps) -> bool {
+    caps.named_networks && !caps.network
 }
 
 fn is_limited(config: &ContainerConfig) -> bool {
@@ -72,43 +92,56 @@ fn is_filtered(config: &ContainerConfig) -> bool {
 pub static OPTIONS: &[Row] = &[
     refused(
         "--isolate",
-        |config| config.security.isolate,
+        |config, _| config.security.isolate,
         |caps, _| caps.namespaces && caps.security,
     ),
-    refused("--hostname", |config| config.hostname.is_some(), |caps, _| caps.host_name),
-    refused("--pid", |config| own(&config.namespaces.pid), |caps, _| caps.namespaces),
-    refused("--ipc", |config| own(&config.namespaces.ipc), |caps, _| caps.namespaces),
-    refused("--uts", |config| own(&config.namespaces.uts), |caps, _| caps.namespaces),
-    refused("--cgroupns", |config| own(&config.namespaces.cgroup), |caps, _| caps.namespaces),
+    refused("--hostname", |config, _| config.hostname.is_some(), |caps, _| caps.host_name),
+    refused("--pid", |config, _| own(&config.namespaces.pid), |caps, _| caps.namespaces),
+    refused("--ipc", |config, _| own(&config.namespaces.ipc), |caps, _| caps.namespaces),
+    refused("--uts", |config, _| own(&config.namespaces.uts), |caps, _| caps.namespaces),
+    refused("--cgroupns", |config, _| own(&config.namespaces.cgroup), |caps, _| caps.namespaces),
     // `run --join` has its container in common with others in every mode.
-    refused("create --join", |config| config.join.is_some(), |caps, _| caps.namespaces),
+    refused("create --join", |config, _| config.join.is_some(), |caps, _| caps.namespaces),
     refused(
         "--publish",
-        |config| !is_named(config) && !config.network.published().is_empty(),
+        |config, _| !is_named(config) && !config.network.published().is_empty(),
         |caps, _| caps.network || caps.named_networks,
     ),
     refused(
         "--network=private",
-        |config| config.network.mode == NetworkMode::Private,
+        |config, _| config.network.mode == NetworkMode::Private,
         |caps, _| caps.network || caps.named_networks,
     ),
-    refused(NO_NETWORK, |config| config.network.mode == NetworkMode::None, |caps, _| caps.network),
     refused(
-        "--network=container",
-        |config| matches!(config.network.mode, NetworkMode::Container(_)),
+        NO_NETWORK,
+        |config, _| config.network.mode == NetworkMode::None,
         |caps, _| caps.network,
     ),
-    refused("--network with a name", is_named, |caps, _| caps.named_networks),
-    refused("--read-only", |config| config.read_only, |caps, _| caps.read_only),
+    refused(
+        "--network=container of one in a network namespace",
+        |config, facts| shared(config, facts) == Some(SharedNetwork::Namespace),
+        |caps, _| caps.network,
+    ),
+    refused(
+        "--network=container of one whose addresses are translated",
+        |config, facts| shared(config, facts) == Some(SharedNetwork::Names),
+        |caps, _| translates(caps),
+    ),
+    refused("--network with a name", |config, _| is_named(config), |caps, _| caps.named_networks),
+    refused("--read-only", |config, _| config.read_only, |caps, _| caps.read_only),
     refused(
         "--cap-add or --cap-drop",
-        |config| !config.cap_add.is_empty() || !config.cap_drop.is_empty(),
+        |config, _| !config.cap_add.is_empty() || !config.cap_drop.is_empty(),
         |caps, _| caps.security,
     ),
-    refused("--security-opt seccomp", is_filtered, |caps, _| caps.security),
-    refused("--memory, --cpus or --pids-limit", is_limited, |caps, _| caps.limits),
+    refused("--security-opt seccomp", |config, _| is_filtered(config), |caps, _| caps.security),
+    refused(
+        "--memory, --cpus or --pids-limit",
+        |config, _| is_limited(config),
+        |caps, _| caps.limits,
+    ),
     // The kernel's flag, and where ids are emulated the view's.
-    refused("--security-opt no-new-privileges", |_| false, |_, _| true),
+    refused("--security-opt no-new-privileges", |_, _| false, |_, _| true),
     warned("--privileged", |_, _| false),
     warned("--shm-size", |caps, _| caps.namespaces),
     warned("--sysctl", |caps, _| caps.namespaces),
@@ -146,7 +179,9 @@ pub(super) static MOUNTS: &[MountRow] = &[
 impl Row {
     /// Whether a container asks an engine for it that has to refuse it.
     pub(super) fn refuses(&self, caps: &Caps, facts: &Facts, config: &ContainerConfig) -> bool {
-        self.otherwise == Answer::Refused && (self.wanted)(config) && !(self.has)(caps, facts)
+        self.otherwise == Answer::Refused
+            && (self.wanted)(config, facts)
+            && !(self.has)(caps, facts)
     }
 }
 

@@ -10,7 +10,7 @@
 use super::{EtcFile, Mount, MountFlags, Namespaces, Network, Request, Source};
 use crate::error::{Error, Result};
 use crate::spec::mount_options::Propagation;
-use crate::spec::{ContainerConfig, MountKind, MountSpec};
+use crate::spec::{ContainerConfig, MountKind, MountSpec, NetworkMode};
 use std::net::Ipv4Addr;
 use std::path::{Component, Path, PathBuf};
 
@@ -242,7 +242,9 @@ fn hosts(
 ) -> Result<EtcFile> {
     use std::fmt::Write;
     let config = request.config;
-    let (mut text, inherit) = (String::new(), *network == Network::Inherit);
+    // With another container's network its file is shared, too.
+    let shares = matches!(config.network.mode, NetworkMode::Container(_));
+    let (mut text, inherit) = (String::new(), shares || *network == Network::Inherit);
     if !inherit {
         text.push_str("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
     }
@@ -256,8 +258,9 @@ fn hosts(
     }
     let place = network.place();
     // The name in the network stands among the others of the members, if there are networks.
-    let is_other =
-        |name: &&str| place.is_none_or(|place| place.hosts.is_empty() || place.name != *name);
+    let is_other = |name: &&str| {
+        place.is_none_or(|place| place.name != *name || place.hosts.is_empty() && !shares)
+    };
     if let Some(name) = hostname.filter(is_other) {
         let own = place.map_or(Ipv4Addr::new(127, 0, 1, 1), |place| place.address);
         // As Docker: a name with a domain, and the same without it.

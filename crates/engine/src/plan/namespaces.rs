@@ -2,7 +2,7 @@
 
 use super::{Device, Namespaces, Network, Outside, Packets, PrivateBy, Request, Source, WayOut};
 use crate::error::{Error, Result};
-use crate::facts::Facts;
+use crate::facts::{Facts, SharedNetwork};
 use crate::spec::{NamespaceMode, NetworkMode, Publish};
 use abi::network::members::SOCKETS;
 use std::collections::HashSet;
@@ -137,10 +137,7 @@ impl Chosen<'_> {
                 self.namespaces.net = Source::New;
                 Network::Loopback
             }
-            NetworkMode::Container(name) => {
-                self.namespaces.net = self.shared(name, Kinds::NET)?;
-                Network::Inherit
-            }
+            NetworkMode::Container(name) => self.network_of(name)?,
             NetworkMode::Named(_) => match self.request.private {
                 PrivateBy::Translation => translated(self.request)?,
                 PrivateBy::Namespace => {
@@ -158,10 +155,28 @@ impl Chosen<'_> {
         Ok(network)
     }
 
+    /// The network of another container, made as it is there.
+    fn network_of(&mut self, name: &str) -> Result<Network> {
+        let request = self.request;
+        if request.private == PrivateBy::Namespace {
+            self.namespaces.net = self.shared(name, Kinds::NET)?;
+            return Ok(Network::Inherit);
+        }
+        // What runs has its place, also after the other one's end.
+        if !request.overrides.exec {
+            self.neighbour(name)?;
+        }
+        Ok(match request.facts.shared_network {
+            Some(SharedNetwork::Names) => Network::Names(request.network.cloned()),
+            Some(SharedNetwork::Namespace) | None => Network::Inherit,
+        })
+    }
+
     /// A container that shares another one's network and `/etc/hosts` also has its host name.
     fn share_host_name(&mut self, hostname: Option<&str>) -> Result<()> {
         let config = self.request.config;
-        if let NetworkMode::Container(name) = &config.network.mode
+        if self.request.private == PrivateBy::Namespace
+            && let NetworkMode::Container(name) = &config.network.mode
             && config.namespaces.uts == NamespaceMode::Default
             && hostname.is_none()
         {
@@ -187,6 +202,17 @@ impl Chosen<'_> {
             }
         }
         if config.network.mode == NetworkMode::Default {
+            if self.request.facts.shared_network == Some(SharedNetwork::Names) {
+                return Err(Error::Missing {
+                    what: format!("--join {name}"),
+                    needs: "its network to be the host's, or in a namespace: here its addresses \
+                            are translated"
+                        .into(),
+                    hint: Some(format!(
+                        "use --network=container:{name} instead, or give another --network"
+                    )),
+                });
+            }
             namespaces.net = other.source(Kinds::NET);
         }
         Ok(())

@@ -63,13 +63,14 @@ pub fn explained(
     planned: &Plan,
 ) -> Result<Explained> {
     let network = &config.network;
-    let is_named = planned.network.is_named();
+    let shares = matches!(network.mode, NetworkMode::Container(_));
+    let is_named = planned.network.is_named() && !shares;
     let mode = match (&planned.network, &network.mode) {
+        (_, NetworkMode::Container(name)) => format!("container:{name}"),
         (Planned::Names(_), _) => "names".to_owned(),
         (Planned::Packets(_), _) => "packets".to_owned(),
         (Planned::Helper(_), _) => "private".to_owned(),
         (Planned::Loopback, _) => "none".to_owned(),
-        (Planned::Inherit, NetworkMode::Container(name)) => format!("container:{name}"),
         (Planned::Inherit, _) => match (&network.mode, &config.join) {
             (NetworkMode::Default, Some(name)) => format!("container:{name}"),
             _ => "host".to_owned(),
