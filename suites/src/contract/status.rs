@@ -207,7 +207,35 @@ fn killed_supervisor_leaves_no_program(w: &World) -> Outcome {
     });
     w.coracle(&["rm", "-f", &name]);
     assert!(gone.is_some(), "the program outlived the supervisor that was killed");
+    let detached = w.detached(&[], &["ready", ";", "sleep", "300"]);
+    detached.said("ready");
+    for pid in beside(w, &detached.name) {
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
+    let gone = testkit::command::until(Duration::from_secs(10), || {
+        let state = w.coracle(&["inspect", "--format={{.State.Running}}", &detached.name]);
+        (state.ok().line() == "false").then_some(())
+    });
+    assert!(gone.is_some(), "the detached program outlived the supervisor that was killed");
     Ok(())
+}
+
+/// The processes beside a container's program that hold its `supervisor.lock`.
+fn beside(w: &World, name: &str) -> Vec<rustix::process::Pid> {
+    let id = w.coracle(&["inspect", "--format={{.Id}}", name]).ok().line();
+    let lock = format!("{id}/supervisor.lock");
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let holds = |entry: &std::fs::DirEntry| {
+        let files = std::fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
+        files
+            .filter_map(|file| std::fs::read_link(file.path()).ok())
+            .any(|target| target.to_string_lossy().ends_with(&lock))
+    };
+    let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let all = all.filter(holds).filter_map(number);
+    let found: Vec<_> = all.filter_map(rustix::process::Pid::from_raw).collect();
+    assert!(!found.is_empty(), "{name} has no supervisor");
+    found
 }
 
 /// Without terminal, log or clean-up, the process that the caller started becomes the program; that

@@ -33,11 +33,14 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("ends_arrive", ends_arrive),
     ("kinds_are_not_mixed", kinds_are_not_mixed),
     ("nothing_is_left", nothing_is_left),
+    ("killed_beside_the_program", killed_beside_the_program),
+    ("left_behind", left_behind),
 ];
 
 /// Those that need a program of the host.
 pub(crate) const HELPED: &[(&str, Helped)] = &[
     ("published_ports", published_ports),
+    ("helpers_end", helpers_end),
     ("in_an_oci_runtime", in_an_oci_runtime),
     ("with_tun_closed", with_tun_closed),
 ];
@@ -176,6 +179,102 @@ fn published_ports(world: &World) -> Outcome {
     Ok(())
 }
 
+/// A helper ends with its container and with the processes beside that, in whatever order they are
+/// killed: the next container gets the published port.
+fn helpers_end(world: &World) -> Outcome {
+    if let Some(why) = world.person.no_tun() {
+        return Err(Skip(why));
+    }
+    let lab = world.lab();
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("one").port();
+    let publish = format!("127.0.0.1:{port}:80");
+    let words = ["/bin/tool", "serve", "0.0.0.0", "80"];
+    let start = ["run", "-d", "--execmode=N1", "--name=web", "-p", &publish];
+    for isolate in [false, true] {
+        for order in 0..4 {
+            let more: &[&str] = if isolate { &["--isolate"] } else { &[] };
+            lab.person.run(&[&start[..], more, &[lab.image()], &words].concat()).ok();
+            lab.is_ready("web");
+            let way = processes(&lab.person, "coracle-way");
+            let id = lab.person.run(&["inspect", "--format={{.Id}}", "web"]).ok().line();
+            let supervisors = holders(&format!("{id}/supervisor.lock"));
+            assert!(way.len() == 1 && !supervisors.is_empty(), "{way:?} {supervisors:?}");
+            let program = [lab.pid("web")];
+            let killed: [&[u32]; 3] = match order {
+                0 => [&supervisors, &way, &[]],
+                1 => [&way, &supervisors, &[]],
+                2 => [&supervisors, &[], &[]],
+                _ => [&way, &program, &supervisors],
+            };
+            for pid in killed.into_iter().flatten() {
+                // Some are gone by then.
+                let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+            }
+            let free = || TcpListener::bind(("127.0.0.1", port)).ok().map(drop);
+            assert!(until(SOON, free).is_some(), "port {port} is kept: {order} {isolate}");
+            let state = || lab.person.run(&["inspect", "--format={{.State.Running}}", "web"]);
+            let ended = until(SOON, || (state().ok().line() == "false").then_some(()));
+            lab.person.run(&["rm", "-f", "web"]).ok();
+            assert!(ended.is_some(), "the program lives on: {order} {isolate}");
+        }
+    }
+    Ok(())
+}
+
+/// A container whose supervisor and link are killed has ended: it does not stay without a network.
+fn killed_beside_the_program(world: &World) {
+    let lab = world.like_the_oracle();
+    for link_first in [true, false] {
+        lab.start("db", &[], &["/bin/tool", "serve", "0.0.0.0", "80"]);
+        let id = lab.person.run(&["inspect", "--format={{.Id}}", "db"]).ok().line();
+        let (link, supervisors) =
+            (processes(&lab.person, "coracle-link"), holders(&format!("{id}/supervisor.lock")));
+        assert!(link.len() == 1 && !supervisors.is_empty(), "{link:?} {supervisors:?}");
+        let order = if link_first { [&link, &supervisors] } else { [&supervisors, &link] };
+        for pid in order.into_iter().flatten() {
+            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+        }
+        let state = || lab.person.run(&["inspect", "--format={{.State.Running}}", "db"]);
+        let ended = until(SOON, || (state().ok().line() == "false").then_some(()));
+        assert!(ended.is_some(), "the program lives on: {link_first}");
+        lab.person.run(&["rm", "-f", "db"]).ok();
+    }
+}
+
+/// Processes that a killed supervisor's program leaves behind keep their network.
+fn left_behind(world: &World) {
+    let lab = served(world);
+    let (id, first) =
+        (lab.person.run(&["inspect", "--format={{.Id}}", "db"]).ok().line(), lab.pid("db"));
+    for pid in holders(&format!("{id}/supervisor.lock")) {
+        let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+    }
+    let is_over = || {
+        let stat = fs::read_to_string(format!("/proc/{first}/stat")).unwrap_or_default();
+        (stat.is_empty() || stat.contains(") Z ")).then_some(())
+    };
+    assert!(until(SOON, is_over).is_some(), "the program lives on");
+    thread::sleep(Duration::from_secs(1));
+    let state = lab.person.run(&["inspect", "--format={{.State.Running}}", "db"]).ok().line();
+    let link = processes(&lab.person, "coracle-link").len();
+    let heard = lan(&lab, &["ping", FIRST]).out();
+    lab.person.run(&["rm", "-f", "db"]).ok();
+    assert_eq!((&*state, link, &*heard), ("true", 1, "alive\n"));
+    let none = until(SOON, || processes(&lab.person, "coracle-link").is_empty().then_some(()));
+    assert!(none.is_some(), "a link is left");
+}
+
+/// The processes that have a file open whose path ends so.
+fn holders(end: &str) -> Vec<u32> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let holds = |entry: &fs::DirEntry| {
+        let files = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
+        let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+        targets.any(|target| target.to_string_lossy().ends_with(end))
+    };
+    all.filter(holds).filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// The process of the agent.
 fn agent(lab: &Lab<'_>) -> u32 {
     let [agent] = processes(&lab.person, "coracle-names")[..] else {
@@ -252,7 +351,7 @@ fn nothing_is_left(world: &World) {
     lab.person.run(&["kill", "-s", "KILL", "db"]).ok();
     lab.person.run(&["stop", "-t", "0", "web"]).ok();
     lan(&lab, &["ping", "127.0.0.1"]).ok();
-    for name in ["coracle-link", "/usr/bin/pasta", "slirp4netns", "coracle-names"] {
+    for name in ["coracle-link", "coracle-way", "/usr/bin/pasta", "slirp4netns", "coracle-names"] {
         let none = until(SOON, || processes(&lab.person, name).is_empty().then_some(()));
         assert!(none.is_some(), "{name} is left: {:?}", processes(&lab.person, name));
     }

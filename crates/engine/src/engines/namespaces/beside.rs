@@ -1,6 +1,8 @@
 //! Processes that stay beside a container: how they are made, and how they learn of its end.
 
 use crate::error::{Errno, Error, Result};
+use crate::launch::members::by_namespace;
+use crate::spec::ProcessId;
 use rustix::process::{Pid, PidfdFlags, WaitOptions};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -32,7 +34,7 @@ pub(super) fn outlive(place: &Path, first: u32) {
 }
 
 /// The life of a container, as a process beside it waits for its end: first for that of one
-/// process, then for those that entered its namespaces meanwhile.
+/// process, then for those that entered its namespaces meanwhile, and those that they leave behind.
 pub(super) struct Life<'a> {
     place: &'a Path,
     next: Option<u32>,
@@ -73,9 +75,11 @@ impl<'a> Life<'a> {
                     [true, false] => {}
                 }
             }
-            let living = crate::records::living(self.place);
-            let others = living.into_iter().map(|process| process.pid);
-            self.next = others.into_iter().find(|&other| Some(other) != self.next);
+            let is_other = |process: &ProcessId| Some(process.pid) != self.next;
+            let recorded = crate::records::living(self.place).into_iter().find(is_other);
+            // What a program has left behind lives in the container, too.
+            let left = || by_namespace::all(self.place).into_iter().find(is_other);
+            self.next = recorded.or_else(left).map(|process| process.pid);
         }
         Seen::Empty
     }

@@ -1,11 +1,12 @@
 //! Connects a container's own network namespace through a program of the host.
 //!
 //! `pasta` (passt) copies the host's addresses and routes into the namespace and carries the
-//! traffic over ordinary sockets; it goes into the background when it is ready. `slirp4netns` is
-//! the older way: a network 10.0.2.0/24 with address translation; it stays in the foreground.
-//! It is used where pasta does not start, as on a host without a default route.
+//! traffic over ordinary sockets. `slirp4netns` is the older way: a network 10.0.2.0/24 with
+//! address translation. It is used where pasta does not start, as on a host without a default
+//! route.
 //! Neither ends by itself (pasta does for namespaces that are files, not for those of processes),
-//! so a small process waits until the container is empty and ends them.
+//! so a small process, their parent, waits until the container is empty and ends them. If it is
+//! killed, the kernel ends them.
 //!
 //! Ports are listened on by the helper, as the user, so ports below 1024 need
 //! `net.ipv4.ip_unprivileged_port_start`.
@@ -18,7 +19,6 @@ use super::keeper;
 use crate::error::{Error, Result};
 use crate::launch::etc_files::write_file;
 use crate::plan::{DNS_FORWARD, EtcFile, Network, Outside, Plan, SLIRP_DNS, WayOut};
-use crate::processes;
 use crate::spec::Publish;
 use rustix::process::Signal;
 use std::io::{Read, Seek, Write};
@@ -26,10 +26,17 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// The device in a container that has others too.
 const OUTSIDE: &str = "out0";
+/// What `ps` shows of the process beside a helper.
+const NAME: &str = "coracle-way";
+/// What it says of a helper that is ready.
+const READY: &str = "1";
+/// Between two looks whether a helper is ready.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Connects the network namespace of a process. Called in the host's namespaces. `devices`: those
 /// of networks with names.
@@ -154,7 +161,7 @@ fn pasta_port(publish: &Publish) -> String {
 
 fn pasta_arguments(publish: &[Publish], device: Option<&str>, note: &str, pid: u32) -> Vec<String> {
     let mut words: Vec<String> =
-        ["--config-net", "--quiet", "--dns-forward", DNS_FORWARD, "--pid", note]
+        ["--foreground", "--config-net", "--quiet", "--dns-forward", DNS_FORWARD, "--pid", note]
             .map(String::from)
             .to_vec();
     if let Some(device) = device {
@@ -183,34 +190,72 @@ fn pasta(
     pid: u32,
 ) -> Result<()> {
     let not_started = |error: std::io::Error| failed(program, "not started", &error.to_string());
-    // The background process keeps its standard error, so that must be a file: a pipe would not
-    // end.
-    let said: std::fs::File = rustix::fs::memfd_create("said", rustix::fs::MemfdFlags::CLOEXEC)
-        .map_err(|errno| not_started(errno.into()))?
-        .into();
+    // It keeps its standard error, so that must be a file: a pipe would not end.
+    let said = rustix::fs::memfd_create("said", rustix::fs::MemfdFlags::CLOEXEC)
+        .map_err(|errno| not_started(errno.into()))?;
     // By then it is in another user namespace, so its note must have a plain path.
     let note = place.join("run").join(format!("{pid}.pasta"));
-    let status = Command::new(program)
-        .args(pasta_arguments(publish, device, &note.to_string_lossy(), pid))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(said.try_clone().map_err(not_started)?)
-        .status()
-        .map_err(not_started)?;
-    if !status.success() {
-        return Err(failed(program, &status.to_string(), &text_of(said)));
-    }
-    let number = std::fs::read_to_string(&note).unwrap_or_default();
     let _ = std::fs::remove_file(&note);
-    // It may have ended, and its number be another process's.
-    let is_it = |pid: u32| processes::stat(pid).is_some_and(|stat| stat.name.starts_with("pas"));
-    let helper = number.trim().parse().ok().and_then(|pid| processes::which(pid, is_it));
-    let Some(helper) = helper else { return Ok(()) };
-    detached(|| {
-        let _ = sys::process::keep_only([]);
+    let mut command = Command::new(program);
+    command.args(pasta_arguments(publish, device, &note.to_string_lossy(), pid));
+    let (ready, tell) = crate::launch::report::raw_pipe()?;
+    detached(|| watch_pasta(command, said, &note, (place, pid), tell))?;
+    let mut message = String::new();
+    let _ = std::fs::File::from(ready).read_to_string(&mut message);
+    if message == READY {
+        return Ok(());
+    }
+    let (status, output) = message.split_once('\n').unwrap_or((&message, ""));
+    Err(failed(program, if status.is_empty() { "not ready" } else { status }, output))
+}
+
+/// Runs pasta as long as somebody lives in the container.
+fn watch_pasta(
+    mut command: Command,
+    said: OwnedFd,
+    note: &Path,
+    (place, pid): (&Path, u32),
+    tell: OwnedFd,
+) {
+    let Ok([tell, said]) = sys::process::keep_only([tell, said]) else { return };
+    let (mut tell, said) = (std::fs::File::from(tell), std::fs::File::from(said));
+    let Ok(errors) = said.try_clone() else { return };
+    let mut child = match spawn(command.stderr(errors), place) {
+        Ok(child) => child,
+        Err(error) => {
+            let _ = write!(tell, "not started\n{error}");
+            return;
+        }
+    };
+    // It writes its number when it is ready.
+    let is_ready = || std::fs::read(note).is_ok_and(|text| !text.is_empty());
+    let ended = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            _ if is_ready() => break None,
+            _ => std::thread::sleep(LOOK),
+        }
+    };
+    let _ = std::fs::remove_file(note);
+    let _ = match ended {
+        None => write!(tell, "{READY}"),
+        Some(status) => write!(tell, "{status}\n{}", text_of(said)),
+    };
+    drop(tell);
+    if ended.is_none() {
         outlive(place, pid);
-        let _ = processes::send(&helper, Signal::TERM.as_raw());
-    })
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Starts a helper, which ends with this process, however that ends: else nothing would end it, and
+/// it would keep the host's ports.
+fn spawn(command: &mut Command, place: &Path) -> std::io::Result<Child> {
+    let id = place.file_name().unwrap_or_default().to_string_lossy();
+    sys::event::set_title(NAME, &format!("{NAME} {id}"));
+    sys::child::dies_with(command, Signal::KILL);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
 }
 
 /// What was written into a file in memory.
@@ -241,7 +286,7 @@ fn slirp(
     detached(|| watch((program, device), &socket, place, pid, tell))?;
     let mut message = String::new();
     let _ = std::fs::File::from(ready).read_to_string(&mut message);
-    if message != "1" {
+    if message != READY {
         return Err(failed(program, "not ready", &message));
     }
     let result = publish.iter().try_for_each(|one| slirp_forward(program, &socket, one));
@@ -258,17 +303,16 @@ fn watch((program, device): (&Path, &str), socket: &Path, place: &Path, pid: u32
     if rustix::io::fcntl_setfd(&ready_end, rustix::io::FdFlags::empty()).is_err() {
         return;
     }
-    let child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(["--configure", "--mtu=65520", "--disable-host-loopback", "--enable-ipv6"])
         .arg(format!("--ready-fd={}", ready_end.as_raw_fd()))
         .arg(format!("--api-socket={}", socket.display()))
         .arg(format!("--userns-path=/proc/{pid}/ns/user"))
         .arg(pid.to_string())
         .arg(device)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
+        .stderr(Stdio::null());
+    let child = spawn(&mut command, place);
     drop(ready_end);
     let mut child = match child {
         Ok(child) => child,
@@ -279,7 +323,8 @@ fn watch((program, device): (&Path, &str), socket: &Path, place: &Path, pid: u32
     };
     let mut byte = [0];
     let is_ready = matches!(std::fs::File::from(ready).read(&mut byte), Ok(1));
-    let _ = tell.write_all(if is_ready { b"1" } else { b"it ended before it was ready" });
+    let said = if is_ready { READY } else { "it ended before it was ready" };
+    let _ = tell.write_all(said.as_bytes());
     drop(tell);
     if is_ready {
         outlive(place, pid);

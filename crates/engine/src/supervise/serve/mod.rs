@@ -153,10 +153,9 @@ impl<'a> Supervisor<'a> {
         let (ends, stdio) =
             Ends::make(options.tty, options.stdin_open, self.size).map_err(failure)?;
         self.ends = ends;
-        // A detached container may outlive a supervisor that is killed; one in the foreground
-        // shall not outlive the command.
-        let die_with_parent = self.clients.iter().any(|client| client.first);
-        let request = Request { stdio, die_with_parent, only: false };
+        // Else a program whose supervisor was killed would run on where the container counts as
+        // dead: nothing would keep its log, end what is beside it, or keep other hosts out.
+        let request = Request { stdio, die_with_parent: true, only: false };
         let spawn = &mut self.launch.spawn;
         let spawned = self
             .mask
