@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use testkit::command::{Finished, until};
 
-use crate::network::containers::{Lab, World};
+use crate::network::containers::{Lab, World, processes};
 
 /// A case of a mode.
 type Case = fn(&World);
@@ -29,6 +29,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("loopback_of_the_host", loopback_of_the_host),
     ("other_network", other_network),
     ("abstract_names", abstract_names),
+    ("names_are_not_for_strangers", names_are_not_for_strangers),
 ];
 
 const SOON: Duration = Duration::from_secs(10);
@@ -98,7 +99,11 @@ fn address(text: &str) -> Option<SocketAddr> {
 
 /// The real addresses of a container's sockets: listening ones of `tcp`, all of `udp`.
 fn real(lab: &Lab<'_>, name: &str, protocol: &str) -> Vec<SocketAddr> {
-    let own = sockets(&family(lab.pid(name)));
+    listed(protocol, &sockets(&family(lab.pid(name))))
+}
+
+/// The addresses of sockets, which are given by their inodes.
+fn listed(protocol: &str, own: &HashSet<String>) -> Vec<SocketAddr> {
     let mut found = Vec::new();
     for file in [protocol.to_owned(), format!("{protocol}6")] {
         let text = fs::read_to_string(format!("/proc/net/{file}")).unwrap_or_default();
@@ -120,6 +125,37 @@ fn the_real(lab: &Lab<'_>, name: &str, protocol: &str) -> SocketAddr {
     let found = real(lab, name, protocol);
     let [one] = found[..] else { panic!("not one socket of {name}: {found:?}") };
     one
+}
+
+/// Another user's connections take no room at the name server, and who binds a member's real
+/// address gets no answer.
+fn names_are_not_for_strangers(world: &World) {
+    if rustix::process::getuid().as_raw() == world.person.user.uid {
+        // This process is the stranger.
+        return;
+    }
+    let lab = world.lab();
+    lab.start("db", &[], &SERVE);
+    let server = processes(&lab.person, "coracle-names");
+    let servers = listed("tcp", &sockets(&server));
+    assert!(!servers.is_empty(), "no name server among {server:?}");
+    let idle: Vec<_> = servers
+        .iter()
+        .flat_map(|server| (0..100).map(|_| TcpStream::connect_timeout(server, SOON)))
+        .collect();
+    for kind in ["tcp", "udp"] {
+        let named = lab.run("caller", &["/bin/lan", kind, "db"]).ok().out();
+        assert_eq!(named, "100.80.0.2\n", "{kind} beside {} idle connections", idle.len());
+    }
+    // The question for the address of "db".
+    let question = b"\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x02db\x00\x00\x01\x00\x01";
+    let stranger = UdpSocket::bind((the_real(&lab, "db", "tcp").ip(), 0)).expect("its address");
+    stranger.set_read_timeout(Some(Duration::from_secs(1))).expect("a limit");
+    for server in &servers {
+        stranger.send_to(question, server).expect("a question");
+        let heard = stranger.recv_from(&mut [0; 512]);
+        assert!(heard.is_err(), "a stranger was told: {heard:?}");
+    }
 }
 
 /// Ends a container's processes, without a word to whatever keeps the table.

@@ -6,6 +6,7 @@ mod clusters;
 mod containers;
 mod forward;
 mod links;
+mod owner;
 mod process;
 mod served;
 mod server;

@@ -3,6 +3,7 @@
 //! The thread that calls [`Server::serve`] answers datagrams. What another server has to answer,
 //! and every connection, has a thread of its own for as long as that takes: few at a time, because
 //! more than [`MANY`] questions at once are not answered, which a client takes for a lost datagram.
+//! Other users of the host are not answered ([`super::owner`]).
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -10,7 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::forward;
+use abi::network::Protocol;
+
+use super::{forward, owner};
 use crate::dns::{Answer, Transport, Zone};
 
 /// Questions that are forwarded, and connections, at the same time.
@@ -177,6 +180,7 @@ impl Server {
     /// Those of the sockets, which do not come from what a client sends.
     pub fn serve(&self, answers: &Answers) -> io::Result<()> {
         self.accept(answers)?;
+        let own = self.udp.local_addr()?;
         self.udp.set_read_timeout(Some(LOOK))?;
         let mut message = [0; LONGEST];
         let mut looked = Instant::now();
@@ -188,6 +192,8 @@ impl Server {
                 }
             }
             match self.udp.recv_from(&mut message) {
+                // Other users learn no names.
+                Ok((_, from)) if !owner::is_own(Protocol::Udp, from, own) => {}
                 Ok((length, from)) => {
                     answers.datagram(&self.udp, &message[..length], from, &Client::At(from));
                 }
@@ -201,10 +207,13 @@ impl Server {
         let (tcp, answers) = (self.tcp.try_clone()?, answers.clone());
         thread(move || {
             for stream in tcp.incoming() {
-                let client = |stream: TcpStream| Some((stream.peer_addr().ok()?, stream));
-                let taken = stream.ok().and_then(client);
-                if !taken.is_some_and(|(from, stream)| answers.connection(stream, Client::At(from)))
-                {
+                let taken = stream.and_then(|stream| {
+                    let (from, own) = (stream.peer_addr()?, stream.local_addr()?);
+                    // Others' connections take no room from the user's.
+                    Ok(!owner::is_own(Protocol::Tcp, from, own)
+                        || answers.connection(stream, Client::At(from)))
+                });
+                if !taken.unwrap_or_default() {
                     // Too many descriptors, or too many clients: those who end make room.
                     std::thread::sleep(Duration::from_millis(10));
                 }
