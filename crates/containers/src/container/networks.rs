@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use std::io::{ErrorKind, Read as _};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 
 use engine::choose::Engine;
 use engine::facts::Facts;

@@ -87,9 +87,9 @@ pub(super) fn share(
     let table::Place { table, slot } = table::place(store, slot)?;
     let owner = store.containers().find(&owner).ok();
     let source = if lives { Some(container) } else { owner.as_ref() };
-    let name = source.and_then(|one| {
+    let name = source.map(|one| {
         let title = || hosts::name(&record::title(one), one.id()).to_owned();
-        Some(host_name(one).unwrap_or_else(title))
+        host_name(one).unwrap_or_else(title)
     });
     Ok(Some(NetworkPlace {
         table,
