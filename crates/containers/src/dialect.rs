@@ -35,6 +35,8 @@ pub struct Dialect {
     pub keeps_caller: bool,
     /// A host directory that `-v` names has to be there.
     pub refuses_missing_sources: bool,
+    /// Of several mounts on one path the last is seen, instead of an error.
+    pub mounts_over_mounts: bool,
     /// `exec` without `--interactive` leaves a program its standard input.
     pub keeps_input: bool,
     /// `-p` alone leaves a container on the host's network, where its ports are as they are.

@@ -350,6 +350,8 @@ fn of_supervise(error: &engine::supervise::Error) -> Kind {
         | E::Elsewhere(_)
         | E::NotGone { .. }
         | E::OtherHost { .. }
+        | E::Paused
+        | E::NotPaused
         | E::Busy => Kind::Conflict,
         _ => Kind::Failed,
     }

@@ -46,6 +46,7 @@ pub fn dialect(settings: &settings::Settings, home: Option<&Path>) -> Dialect {
         starts_at_home: true,
         keeps_caller: true,
         refuses_missing_sources: true,
+        mounts_over_mounts: true,
         keeps_input: true,
         runs_alone: true,
         ignores_volumes_from: true,

@@ -74,6 +74,11 @@ pub struct Facts {
     /// This host's address at the interface with the default route, where a container asks for it
     /// (`--add-host NAME:host-gateway`). Who knows this host's addresses sets it.
     pub host_address: Option<Ipv4Addr>,
+    /// The host's name.
+    pub host_name: String,
+    /// The host name of the container whose name is shared (`--network container:NAME`, `--join`).
+    /// Who knows the containers sets it.
+    pub shared_name: Option<String>,
     /// The first port that the caller may listen on.
     pub first_port: u16,
     /// The size of the host's `/dev/shm`, where the container asks for one.
@@ -173,6 +178,7 @@ impl Facts {
             texts_work: matches!(host.inside_process.texts, Trial::Works { .. }),
             no_texts: failed(&host.inside_process.texts),
             switches: context.env.get(SWITCHES).cloned().unwrap_or_default(),
+            host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             ..Self::default()
         };
         if caller.uid == 0 {

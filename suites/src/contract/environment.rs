@@ -29,6 +29,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("a_long_environment", a_long_environment),
     // Also for the engine that runs no cases about isolation.
     ("host_name", crate::contract::isolation::host_name),
+    ("host_name_variable", host_name_variable),
 ];
 
 fn list(value: &Value) -> Vec<String> {
@@ -44,6 +45,28 @@ fn variables(w: &World) -> Outcome {
         assert!(env.iter().any(|item| item == wanted), "{wanted} in {env:?}");
     }
     assert!(env.iter().any(|item| item == "HOME=/root"), "HOME from the image's passwd: {env:?}");
+    Ok(())
+}
+
+/// As in Docker, each program finds the host name in its environment, unless it is set otherwise.
+fn host_name_variable(w: &World) -> Outcome {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let seen = |flags: &[&str]| w.json(flags, &["getenv", "HOSTNAME"]);
+    assert_eq!(seen(&[]), json!(host));
+    assert_eq!(seen(&["-h", "box"]), json!("box"));
+    assert_eq!(seen(&["-h", "box", "-e", "HOSTNAME=mine"]), json!("mine"));
+    for (flags, name) in [(&[][..], host.as_str()), (&["-h", "box"], "box")] {
+        let c = w.detached(flags, &["sleep", "300"]);
+        assert_eq!(parse(&c.exec(&[], &["getenv", "HOSTNAME"])), json!(name));
+    }
+    if w.has_overlay() {
+        let c = w.detached(&["-h", "box", "--network=none"], &["sleep", "300"]);
+        assert_eq!(seen(&["--network", &format!("container:{}", c.name)]), json!("box"));
+        assert_eq!(seen(&["--join", &c.name]), json!("box"));
+        let own = w.guest(&["--network=none"], &["getenv", "HOSTNAME", ";", "hostname"]).ok().out();
+        let lines: Vec<&str> = own.lines().collect();
+        assert_eq!(lines[0], format!("\"{}\"", lines[1]));
+    }
     Ok(())
 }
 

@@ -188,6 +188,8 @@ fn options_of_dockers(w: &World) -> Outcome {
         w.guest(&["--strict", flag], &["exit", "0"]).expect(125);
     }
     w.guest(&["--link=a"], &["exit", "0"]).expect(125);
+    let done = w.guest(&["--runtime=nosuch"], &["exit", "0"]);
+    assert!(done.expect(125).err().contains("unknown or invalid runtime name: nosuch"), "{done:?}");
     if w.has_overlay() {
         let setting = "net.ipv4.ip_unprivileged_port_start";
         let flags = ["--strict", "--network=none", &format!("--sysctl={setting}=77")];

@@ -30,6 +30,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("cidfile", cidfile),
     ("names", names),
     ("attach", attach),
+    ("paused", paused),
     ("top_shows_processes", top_shows_processes),
     ("stats_measure_what_runs", stats_measure_what_runs),
     ("ids_by_prefix", ids_by_prefix),
@@ -41,6 +42,33 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 ];
 
 const TEN: Duration = Duration::from_secs(10);
+
+/// What would wait for ever in a paused container is refused, and so is pausing twice.
+fn paused(w: &World) -> Outcome {
+    let c = w.detached(&[], &["sleep", "300"]);
+    let refused = |words: &[&str], code: i32, text: &str| {
+        let done = w.coracle(&[words, &[&c.name]].concat());
+        assert!(done.expect(code).err().contains(text), "{words:?}: {done:?}");
+    };
+    refused(&["unpause"], 1, "is not paused");
+    w.coracle(&["pause", &c.name]).ok();
+    assert_eq!(c.inspect("{{.State.Status}}"), "paused");
+    let done = c.exec(&[], &["exit", "0"]);
+    let text = format!("container {} is paused, unpause the container before exec", c.name);
+    assert!(done.expect(125).err().contains(&text), "{done:?}");
+    refused(&["pause"], 1, "is paused already");
+    refused(&["start"], 1, "try unpause instead");
+    refused(&["attach"], 1, "unpause it before attach");
+    refused(&["run"], 125, "unpause it before a further run");
+    w.coracle(&["unpause", &c.name]).ok();
+    refused(&["unpause"], 1, "is not paused");
+    c.exec(&[], &["exit", "7"]).expect(7);
+    w.coracle(&["pause", &c.name]).ok();
+    w.coracle(&["kill", &c.name]).ok();
+    w.coracle(&["start", &c.name]).ok();
+    c.exec(&[], &["exit", "7"]).expect(7);
+    Ok(())
+}
 
 /// Where a process without a supervisor's duties stays beside the program, it holds no lock that
 /// commands would wait for.

@@ -22,11 +22,13 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("odd_names", odd_names),
     ("long_form", long_form),
     ("refused_forms", refused_forms),
+    ("two_on_one_target", two_on_one_target),
     ("what_the_host_mounts_later", what_the_host_mounts_later),
     ("memory", memory),
     ("volumes", volumes),
     ("volume_starts_with_the_images_files", volume_starts_with_the_images_files),
     ("read_only_root", read_only_root),
+    ("read_only_root_and_a_missing_directory", read_only_root_and_a_missing_directory),
     ("the_hosts_root", the_hosts_root),
     ("hosts_and_resolver", hosts_and_resolver),
     ("image_below_is_untouched", image_below_is_untouched),
@@ -292,6 +294,45 @@ fn volume_starts_with_the_images_files(w: &World) -> Outcome {
     let done = w.guest(&["-v", &format!("{name}:/data")], &["read", "/data/sub/two"]);
     w.coracle(&["volume", "rm", &name]);
     assert_eq!(done.ok().out(), "2\n");
+    Ok(())
+}
+
+/// As in Docker, two mounts on one target are refused, but for a volume without a name.
+fn two_on_one_target(w: &World) -> Outcome {
+    let dir = w.dir("twice");
+    w.file(&dir, "in", "");
+    let (one, other) = (bind(&dir, "/x"), bind(Path::new("/tmp"), "/x/"));
+    let long = format!("type=bind,src={},dst=/y/../x", dir.display());
+    for flags in [
+        &["-v", &one, "-v", &other][..],
+        &["-v", &one, "--tmpfs", "/x"],
+        &["-v", &other, "--mount", &long],
+        &["--tmpfs", "/x", "-v", "named:/x"],
+    ] {
+        let done = w.guest(flags, &["exit", "0"]);
+        assert!(done.expect(125).err().contains("Duplicate mount point: /x"), "{done:?}");
+    }
+    for flags in
+        [&["-v", "/x", "-v", &one][..], &["-v", &one, "-v", "/x"], &["-v", &one, "-v", &one]]
+    {
+        assert_eq!(w.json(flags, &["list", "/x"]), json!(["in"]), "{flags:?}");
+    }
+    Ok(())
+}
+
+/// As in Docker, the working directory is made when the container is.
+fn read_only_root_and_a_missing_directory(w: &World) -> Outcome {
+    let flags = ["--read-only", "-w", "/missing/deep"];
+    assert_eq!(w.json(&flags, &["facts"])["cwd"], json!("/missing/deep"));
+    let done = w.guest(&flags, &["write", "/missing/deep/x", ""]);
+    assert_eq!(done.expect(9).out(), "error: EROFS\n");
+    let dir = w.dir("cwd");
+    let volume = bind(&dir, "/m");
+    let flags = ["--read-only", "-v", &volume, "-w", "/m/made"];
+    assert_eq!(w.json(&flags, &["facts"])["cwd"], json!("/m/made"));
+    assert!(dir.join("made").is_dir());
+    let closed = format!("{volume}:ro");
+    w.guest(&["--read-only", "-v", &closed, "-w", "/m/new"], &["facts"]).expect(125);
     Ok(())
 }
 

@@ -13,6 +13,7 @@ type Case = fn(&World);
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("renamed", renamed),
     ("own_name", own_name),
+    ("given_host_name", given_host_name),
     ("published_twice", published_twice),
     ("to_the_host", to_the_host),
     ("started_at_once", started_at_once),
@@ -103,6 +104,21 @@ fn own_name(world: &World) {
         assert_eq!(done.ok().out(), "alone is 127.0.0.1\n", "{options:?}");
         assert_eq!(alone, "alone", "{options:?}");
     }
+}
+
+/// The host name that a container was given leads other members to it, as its own name does.
+fn given_host_name(world: &World) {
+    let lab = world.like_the_oracle();
+    lab.start("db", &["-h", "box"], &SERVE);
+    lab.start("web", &[], &SERVE);
+    let seen = asked(&lab, "web", "box,box.,db");
+    let at = "is 100.80.0.2";
+    assert_eq!(seen, format!("box {at}\nbox. {at}\ndb {at}\n"));
+    assert_eq!(asked(&lab, "db", "box"), format!("box {at}\n"));
+    let own = lab.person.run(&[&["exec", "db"], &SELF[..]].concat()).ok().out();
+    assert_eq!(own, format!("box {at}\n"));
+    let line = hosts_of(&lab, "web");
+    assert!(line.lines().any(|line| line.starts_with("100.80.0.2\tdb box ")), "{line}");
 }
 
 /// A port of the container at two places of the host: both lead to it, or it is refused.

@@ -21,7 +21,9 @@ const GRACE: i64 = 10;
 pub fn start(session: &Session, name: &str) -> Result<()> {
     let container = record::find(session, name)?;
     if running::is_running_here(&container)? {
-        return Ok(());
+        return running::not_paused(&container, |title| {
+            format!("container {title} is paused, try unpause instead of start")
+        });
     }
     background(session, container)
 }
@@ -118,7 +120,8 @@ pub fn kill(session: &Session, name: &str, signal: Signal) -> Result<()> {
 /// Freezes a container's processes.
 pub fn pause(session: &Session, name: &str) -> Result<()> {
     let container = record::find(session, name)?;
-    supervise::pause(&container.path())?;
+    supervise::pause(&container.path())
+        .map_err(|error| Error::from(error).within(format!("cannot pause {name}")))?;
     told::tell_of(session, "pause", &container);
     Ok(())
 }
@@ -126,7 +129,8 @@ pub fn pause(session: &Session, name: &str) -> Result<()> {
 /// Lets a container's frozen processes go on.
 pub fn unpause(session: &Session, name: &str) -> Result<()> {
     let container = record::find(session, name)?;
-    supervise::unpause(&container.path())?;
+    supervise::unpause(&container.path())
+        .map_err(|error| Error::from(error).within(format!("cannot unpause {name}")))?;
     told::tell_of(session, "unpause", &container);
     Ok(())
 }

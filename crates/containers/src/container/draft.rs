@@ -335,16 +335,6 @@ fn log(request: &LogRequest, settings: &Settings) -> LogSpec {
 /// All mounts of a request, host paths checked.
 fn mounts(session: &Session, files: &FileRequest) -> Result<Vec<MountRequest>> {
     let mut mounts = files.mounts.clone();
-    if !session.dialect().ignores_volumes_from {
-        for from in &files.volumes_from {
-            let further = volumes_from(session, from)?;
-            let is_new = |mount: &MountRequest| {
-                !mounts.iter().any(|known| known.spec.target == mount.spec.target)
-            };
-            let new: Vec<MountRequest> = further.into_iter().filter(is_new).collect();
-            mounts.extend(new);
-        }
-    }
     if files.bind_home {
         let home = session
             .home()
@@ -355,6 +345,19 @@ fn mounts(session: &Session, files: &FileRequest) -> Result<Vec<MountRequest>> {
         let Screen { sockets, keys } = Screen::find(session)?;
         mounts.extend(sockets.map(|path| bind(path, false)));
         mounts.extend(keys.map(|path| bind(path, true)));
+    }
+    if !session.dialect().mounts_over_mounts {
+        mounts = mounts::distinct(mounts)?;
+    }
+    if !session.dialect().ignores_volumes_from {
+        for from in &files.volumes_from {
+            let further = volumes_from(session, from)?;
+            let is_new = |mount: &MountRequest| {
+                !mounts.iter().any(|known| known.spec.target == mount.spec.target)
+            };
+            let new: Vec<MountRequest> = further.into_iter().filter(is_new).collect();
+            mounts.extend(new);
+        }
     }
     if session.dialect().refuses_missing_sources {
         for mount in &mut mounts {

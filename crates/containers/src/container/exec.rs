@@ -47,6 +47,9 @@ pub fn exec(session: &Session, request: &ExecRequest) -> Result<Ended> {
             ),
         ));
     };
+    running::not_paused(&container, |title| {
+        format!("container {title} is paused, unpause the container before exec")
+    })?;
     let mut record = record::read(&container)?;
     launch::seal(session, record.config.security.isolate)?;
     networks::as_started(session, container.id(), &mut record.config)?;
@@ -119,6 +122,11 @@ pub struct AttachRequest {
 /// Connects the caller's terminal to a running container until it ends or the user leaves.
 pub fn attach(session: &Session, request: &AttachRequest) -> Result<Ended> {
     let container = record::find(session, &request.container)?;
+    if running::is_running_here(&container)? {
+        running::not_paused(&container, |title| {
+            format!("container {title} is paused, unpause it before attach")
+        })?;
+    }
     let config = record::read(&container)?.config;
     let mut notice = |text: &str| session.events().event(&Event::Notice(text));
     let detach_keys = launch::detach_keys(session, request.detach_keys.as_deref())?;

@@ -158,6 +158,11 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
     overrides.limits_hold = session.variable(WITHIN_LIMITS).is_some();
     let mut record = run.record.clone();
     let member = running::member(&run.container)?;
+    if member.is_some() && !run.explain {
+        running::not_paused(&run.container, |title| {
+            format!("container {title} is paused, unpause it before a further run")
+        })?;
+    }
     let facts = networks::facts(session, &record.config);
     let engine = convert::engine(&facts, &record, &run.container.path(), member, false)?;
     choose::check_mounts(engine, &facts, &overrides.mounts)?;

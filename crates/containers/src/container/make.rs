@@ -121,7 +121,8 @@ pub fn create(
 
 /// Tells which of the request's options have no effect; with `--strict` that is an error.
 fn tell_ineffective(session: &Session, request: &ContainerRequest) -> Result<()> {
-    for (flag, _) in &request.ineffective {
+    for (flag, value) in &request.ineffective {
+        ineffective::check(flag, value)?;
         let Some(advice) = ineffective::advice(flag) else { continue };
         if request.strict {
             return Err(Error::unsupported(format!("{flag} has no effect here"))

@@ -17,7 +17,7 @@ use std::path::Path;
 use engine::choose::Engine;
 use engine::facts::Facts;
 use engine::plan::{Link, NetworkPlace, PrivateBy, Switch};
-use engine::spec::{ContainerConfig, Membership, NetworkMode, NetworkSpec, Publish};
+use engine::spec::{ContainerConfig, Membership, NamespaceMode, NetworkMode, NetworkSpec, Publish};
 use engine::supervise::state::{self, Observed};
 use net::definition::BRIDGE;
 use net::switch::{MTU, frame};
@@ -335,7 +335,7 @@ fn joined(
         if let Some(kind) = kind {
             check_ipv6(network, wanted, kind)?;
         }
-        let member = Member { kind, ..as_member(container, wanted) };
+        let member = Member { kind, ..as_member(container, config, wanted) };
         if let Some(kind) = kind
             && let Some(other) = remote::remote(network)?.into_iter().find(|one| one.kind != kind)
         {
@@ -457,14 +457,31 @@ pub fn facts(session: &Session, config: &ContainerConfig) -> Facts {
     if config.add_host.iter().any(|(_, address)| address == "host-gateway") {
         facts.host_address = net::peers::local::default().ok();
     }
+    facts.shared_name = named_by(config)
+        .and_then(|other| record::find(session, other).ok())
+        .and_then(|other| host_name(&other));
     facts
 }
 
-fn as_member(container: &ContainerDir, wanted: &Membership) -> Member {
+/// The container whose host name a container shares, if its mode has one to share.
+fn named_by(config: &ContainerConfig) -> Option<&str> {
+    match (&config.namespaces.uts, &config.network.mode, &config.join) {
+        (NamespaceMode::Container(other), ..)
+        | (NamespaceMode::Default, NetworkMode::Container(other), _)
+        | (NamespaceMode::Default, _, Some(other)) => Some(other),
+        _ => None,
+    }
+}
+
+fn as_member(container: &ContainerDir, config: &ContainerConfig, wanted: &Membership) -> Member {
+    let mut aliases = wanted.aliases.clone();
+    // As in Docker, a container is also found by the host name that it was given.
+    let own = config.hostname.iter().filter(|name| hosts::is_name(name));
+    aliases.extend(own.filter(|name| !wanted.aliases.contains(name)).cloned());
     Member {
         id: container.id().to_owned(),
         name: record::title(container),
-        aliases: wanted.aliases.clone(),
+        aliases,
         address: wanted.address,
         kind: None,
     }

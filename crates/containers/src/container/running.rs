@@ -76,6 +76,16 @@ pub fn has_own_network(pid: u32) -> bool {
     sys::namespace::different(pid).is_ok_and(|own| own.has(Kinds::NET))
 }
 
+/// Refuses where a container that runs is paused: what would start or talk to it waits for ever.
+/// `refusal` says what is refused, as Docker does.
+pub fn not_paused(container: &ContainerDir, refusal: impl FnOnce(&str) -> String) -> Result<()> {
+    if !state::is_paused(&container.path()) {
+        return Ok(());
+    }
+    let title = record::title(container);
+    Err(Error::conflict(refusal(&title)).with_hint(format!("coracle unpause {title}")))
+}
+
 /// The error where a container runs that must not.
 pub fn running(container: &ContainerDir) -> Error {
     let title = record::title(container);

@@ -4,6 +4,8 @@
 use engine::spec::ContainerConfig;
 use serde_json::{Map, Value, json};
 
+use crate::error::{Error, Result};
+
 /// How Docker writes the value in its JSON.
 enum Form {
     Text,
@@ -87,6 +89,23 @@ fn known(flag: &str) -> Option<&'static Known> {
 /// Why an option has no effect, and what to do instead.
 pub fn advice(flag: &str) -> Option<&'static str> {
     known(flag).map(|option| option.advice).filter(|advice| !advice.is_empty())
+}
+
+/// The runtimes that hosts with Docker have. Here they are a mode's to name.
+const RUNTIMES: [&str; 4] = ["runc", "crun", "nvidia", "io.containerd.runc.v2"];
+
+/// Checks a value that stands for nothing but a known name.
+///
+/// # Errors
+/// A `--runtime` that is neither one of Docker's hosts nor a mode of execution, which is what
+/// `info` lists.
+pub fn check(flag: &str, value: &str) -> Result<()> {
+    if flag != "--runtime" || RUNTIMES.contains(&value) || engine::choose::by_name(value).is_some()
+    {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("unknown or invalid runtime name: {value}"))
+        .with_hint("'coracle doctor' lists the modes of execution, which --execmode names"))
 }
 
 /// What was given, as fields of Docker's `HostConfig`.
@@ -192,6 +211,16 @@ mod tests {
         assert_eq!(health(&config), expected);
         assert_eq!(health(&given(&[("--no-healthcheck", "true")])), json!({"Test": ["NONE"]}));
         assert_eq!(health(&given(&[])), Value::Null);
+    }
+
+    #[test]
+    fn runtimes_have_known_names() {
+        for known in ["runc", "nvidia", "N1", "i1"] {
+            check("--runtime", known).unwrap();
+        }
+        check("--cgroup-parent", "nosuch").unwrap();
+        let text = check("--runtime", "nosuch").unwrap_err().to_string();
+        assert_eq!(text, "unknown or invalid runtime name: nosuch");
     }
 
     #[test]

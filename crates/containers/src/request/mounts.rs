@@ -90,6 +90,40 @@ pub fn declared(path: &str) -> Result<MountRequest, String> {
     Ok(MountRequest::of(MountSpec { target, kind, unnamed: true, ..MountSpec::default() }))
 }
 
+/// The mounts of a request, one for each target, as in Docker: a volume without a name gives way to
+/// what else is asked for, the last memory counts, and what is asked for twice is there once.
+///
+/// # Errors
+/// If two others have one target.
+pub fn distinct(mounts: Vec<MountRequest>) -> Result<Vec<MountRequest>> {
+    let mut kept: Vec<MountRequest> = Vec::new();
+    for mount in mounts {
+        let Some(at) = kept.iter().position(|known| known.spec.target == mount.spec.target) else {
+            kept.push(mount);
+            continue;
+        };
+        let known = &kept[at];
+        let is_memory = |one: &MountRequest| one.spec.kind == MountKind::Tmpfs;
+        if mount.spec.unnamed || asks_alike(known, &mount) {
+            continue;
+        }
+        if known.spec.unnamed || is_memory(known) && is_memory(&mount) {
+            kept[at] = mount;
+            continue;
+        }
+        let target = mount.spec.target.display();
+        return Err(Error::invalid(format!("Duplicate mount point: {target}"))
+            .with_hint("give one -v, --mount or --tmpfs for each path in the container"));
+    }
+    Ok(kept)
+}
+
+/// Whether two requests ask for the same, in whichever of the flags.
+fn asks_alike(one: &MountRequest, other: &MountRequest) -> bool {
+    let spec = MountSpec { create_source: one.spec.create_source, ..other.spec.clone() };
+    one.no_copy == other.no_copy && one.spec == spec
+}
+
 fn target(text: &str) -> Result<PathBuf, String> {
     let path = Path::new(text);
     if !path.is_absolute() {
@@ -360,6 +394,34 @@ mod tests {
         ] {
             assert!(mount(text, here()).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn one_mount_for_each_target() {
+        let of = |texts: &[&str]| {
+            let all = texts.iter().map(|text| match text.strip_prefix("tmpfs ") {
+                Some(text) => tmpfs(text).unwrap(),
+                None => volume(text, here()).unwrap(),
+            });
+            distinct(all.collect()).map(|all| all.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(of(&["/a:/x", "/b:/y"]), Ok(2));
+        for alike in [
+            ["/a:/x", "/a:/x/"],
+            ["/x", "/a:/x"],
+            ["/a:/x", "/x"],
+            ["/x", "tmpfs /x"],
+            ["tmpfs /x", "tmpfs /x:size=1m"],
+        ] {
+            assert_eq!(of(&alike), Ok(1), "{alike:?}");
+        }
+        for differing in [["/a:/x", "/b:/x"], ["/a:/x", "v:/x"], ["/a:/x", "tmpfs /y/../x"]] {
+            assert_eq!(of(&differing), Err("Duplicate mount point: /x".into()), "{differing:?}");
+        }
+        let written = mount("type=bind,src=/a,dst=/x", here()).unwrap();
+        assert_eq!(distinct(vec![volume("/a:/x", here()).unwrap(), written]).unwrap().len(), 1);
+        let [first, last] = ["v:/x", "v:/x:ro"].map(|text| volume(text, here()).unwrap());
+        assert!(distinct(vec![first, last]).is_err());
     }
 
     #[test]

@@ -142,6 +142,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     };
     let can = request.own_ids || by_view;
     let emulate_root = request.fake_root && can && config.namespaces.user != UserNamespace::Host;
+    let seen_name = seen_name(facts, namespaces.uts, hostname.as_deref());
     if !emulate_root && !request.own_ids {
         check_mapped(&person, &ids)?;
     }
@@ -154,7 +155,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
             request,
             &person,
             (&ids, by_view),
-            (hostname.as_deref(), &network),
+            (seen_name, &network),
             affinity,
             &mut warnings,
         )?,
@@ -204,6 +205,16 @@ pub fn check_hostname(name: &str) -> Result<()> {
     };
     let value = name.escape_debug().to_string();
     Err(Error::Invalid { what: "--hostname".into(), value, why })
+}
+
+/// The host name that programs in the container see, as far as it is known.
+fn seen_name<'a>(facts: &'a Facts, uts: Source, own: Option<&'a str>) -> Option<&'a str> {
+    let other = match uts {
+        Source::New => None,
+        Source::Host => Some(facts.host_name.as_str()),
+        Source::Of(_) => facts.shared_name.as_deref(),
+    };
+    own.or(other).filter(|name| !name.is_empty())
 }
 
 /// Without mounts of the container's own it has the host's `/dev/shm`, which may be large enough.

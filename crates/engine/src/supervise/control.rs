@@ -252,8 +252,14 @@ fn process(pid: u32) -> Option<Process> {
 ///
 /// By SIGSTOP, which works without control groups; parents inside that wait for stopped
 /// children can notice it.
+///
+/// # Errors
+/// [`Error::NotRunning`], [`Error::Paused`].
 pub fn pause(dir: &Path) -> Result<(), Error> {
     let running = running(dir)?.ok_or(Error::NotRunning)?;
+    if running.paused {
+        return Err(Error::Paused);
+    }
     // First the mark: a supervisor in the foreground shall not stop with its program.
     state::set_paused(dir, true);
     // Again until no new process appears: a process may fork before it is reached.
@@ -270,8 +276,14 @@ pub fn pause(dir: &Path) -> Result<(), Error> {
 }
 
 /// Continues what [`pause`] stopped.
+///
+/// # Errors
+/// [`Error::NotRunning`], [`Error::NotPaused`].
 pub fn unpause(dir: &Path) -> Result<(), Error> {
     let running = running(dir)?.ok_or(Error::NotRunning)?;
+    if !running.paused {
+        return Err(Error::NotPaused);
+    }
     Members::running(dir, &running).signal(Signal::CONT);
     state::set_paused(dir, false);
     Ok(())

@@ -125,6 +125,12 @@ pub enum Error {
     /// `attach` or `stop` of what is not running.
     #[error("the container is not running")]
     NotRunning,
+    /// `pause` of what is paused.
+    #[error("the container is paused already")]
+    Paused,
+    /// `unpause` of what is not paused.
+    #[error("the container is not paused")]
+    NotPaused,
     /// The container runs, and no supervisor listens.
     #[error("nothing listens for this container: it runs without a supervisor")]
     NoSupervisor,

@@ -249,7 +249,11 @@ pub fn record_start(dir: &Path, engine: &str) {
     let is_free = || match state::observe_locked(dir) {
         Ok(Observed::Running(running)) => running.init.is_none() && running.supervisor.is_none(),
         Ok(Observed::Restarting { .. }) | Err(_) => false,
-        Ok(_) => true,
+        Ok(_) => {
+            // Of a run that was killed while it was paused.
+            state::set_paused(dir, false);
+            true
+        }
     };
     if !busy && is_free() {
         let new = ContainerState {

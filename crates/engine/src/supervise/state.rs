@@ -390,7 +390,9 @@ pub(crate) fn set_paused(dir: &Path, paused: bool) {
     set_marker(&dir.join(PAUSED), paused);
 }
 
-pub(crate) fn is_paused(dir: &Path) -> bool {
+/// Whether a user has stopped the processes of the container until they are to go on. It says
+/// nothing of a container that does not run.
+pub fn is_paused(dir: &Path) -> bool {
     dir.join(PAUSED).exists()
 }
 

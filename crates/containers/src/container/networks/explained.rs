@@ -123,7 +123,7 @@ fn places(
     let place = |(network, wanted): (&net::Network, &engine::spec::Membership)| {
         let kind = if by_packets { Kind::Packets } else { Kind::Names };
         check_ipv6(network, wanted, kind)?;
-        let member = Member { kind: Some(kind), ..as_member(container, wanted) };
+        let member = Member { kind: Some(kind), ..as_member(container, config, wanted) };
         let address = members::preview(network, &member, &may_live)?;
         let definition = network.definition();
         Ok(Place {

@@ -142,7 +142,13 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     let own = layers.is_some() || root == place.join(layout::ROOT);
     let mut maker = Maker { points, memory, own, devices: devices(&plan.mounts) };
     let user = user_of(&plan.ids);
-    plan.mounts.iter().try_for_each(|mount| maker.mount(mount, user))?;
+    for mount in &plan.mounts {
+        if *mount == Mount::ReadOnlyRoot {
+            // Made while it can be; what prevents it is told below.
+            let _ = maker.working_directory(plan);
+        }
+        maker.mount(mount, user)?;
+    }
     let directory = maker.working_directory(plan)?;
     let identity = plan.emulate_root.then(|| identity(plan));
     let host_name = plan.hostname.as_deref().unwrap_or_default();

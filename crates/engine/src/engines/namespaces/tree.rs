@@ -23,14 +23,14 @@ mod sources;
 
 pub(in crate::engines) use overlay::mount_overlay;
 pub(super) use points::make_directories;
-pub(in crate::engines) use points::make_missing;
+pub(in crate::engines) use points::{make_missing, make_working_directory};
 pub(in crate::engines) use sources::of_process;
 pub(super) use sources::open_sources;
 
 use crate::error::{Error, Result};
 use crate::plan::{Mount, Plan, Root};
 use mounts::{bind, bind_from_host, kernel, make_read_only, mask, read_only_root};
-use points::{inside, link};
+use points::{inside, link, make_point};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags as Legacy, UnmountFlags};
@@ -156,7 +156,20 @@ impl World<'_> {
             Mount::ReadOnly { path } => {
                 inside(root, path, false).map_or(Ok(()), |place| make_read_only(&place))
             }
-            Mount::ReadOnlyRoot => read_only_root(),
+            Mount::ReadOnlyRoot => {
+                self.working_directory();
+                read_only_root()
+            }
+        }
+    }
+
+    /// Makes the program's working directory while its file system can be written to. What prevents
+    /// it is the error of who enters it.
+    fn working_directory(&self) {
+        let process = &self.plan.process;
+        if process.create_cwd && process.cwd != Path::new("/") {
+            let place = inside(&self.root, &process.cwd, true);
+            let _ = place.and_then(|place| make_point(&place, true));
         }
     }
 

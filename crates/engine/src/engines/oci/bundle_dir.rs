@@ -80,6 +80,7 @@ impl BundleDir {
         let present = Plan { mounts: present(&shared, &root)?, ..shared };
         if matches!(plan.root, Root::Overlay { .. }) {
             tree::make_missing(&root, &present.mounts)?;
+            tree::make_working_directory(&root, &present)?;
         }
         let mut args = vec![LAUNCHER.to_owned(), WORD.to_owned()];
         args.extend(plan.process.argv.iter().cloned());

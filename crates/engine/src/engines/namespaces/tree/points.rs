@@ -1,7 +1,7 @@
 //! Places to mount on, by paths of the container.
 
 use crate::error::{Error, Result};
-use crate::plan::Mount;
+use crate::plan::{Mount, Plan, Process};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -111,6 +111,26 @@ pub(in crate::engines) fn make_missing(root: &Path, mounts: &[Mount]) -> Result<
         covered.push(target);
     }
     Ok(())
+}
+
+/// Makes the working directory of a plan whose root is read-only later, in a tree that is not `/`
+/// yet. One in a mount is left to who enters it.
+pub(in crate::engines) fn make_working_directory(root: &Path, plan: &Plan) -> Result<()> {
+    let Process { cwd, create_cwd, .. } = &plan.process;
+    let is_covered = |mount: &Mount| match mount {
+        Mount::Bind { target, .. } | Mount::Kernel { target, .. } | Mount::Tmpfs { target, .. } => {
+            cwd.starts_with(target)
+        }
+        _ => false,
+    };
+    let is_needed = *create_cwd && plan.mounts.contains(&Mount::ReadOnlyRoot);
+    if !is_needed || cwd == Path::new("/") || plan.mounts.iter().any(is_covered) {
+        return Ok(());
+    }
+    let failed = |errno: Errno| Error::WorkingDirectory { path: cwd.clone(), errno: errno.into() };
+    let top = rustix::fs::open(root, sys::fs::DIRECTORY, Mode::empty()).map_err(failed)?;
+    let place = inside(&top, cwd, true)?;
+    make_at(&top, &place, true).map_err(failed)
 }
 
 fn make_at(root: &OwnedFd, place: &Path, directory: bool) -> Result<(), Errno> {
