@@ -8,6 +8,7 @@ use testkit::running::Running;
 use testkit::skip::Outcome;
 use testkit::terminal::Terminal;
 
+use crate::contract::status::ends_with;
 use crate::contract::world::{Case, LIMIT, World, json as parse};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
@@ -23,6 +24,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("ends_with_the_container", ends_with_the_container),
     ("several_at_once", several_at_once),
     ("exec_in_a_foreground_run", exec_in_a_foreground_run),
+    ("what_it_leaves_lives_on", what_it_leaves_lives_on),
     ("arguments_are_exact", arguments_are_exact),
 ];
 
@@ -54,7 +56,10 @@ fn exit_codes(w: &World) -> Outcome {
     for code in [0, 1, 42, 255] {
         c.exec(&[], &["exit", &code.to_string()]).expect(code);
     }
-    c.exec(&[], &["signal", "9"]).expect(137);
+    for (signal, code) in [("9", 137), ("11", 139), ("15", 143), ("2", 130)] {
+        ends_with(&c.exec(&[], &["signal", signal]), code);
+        ends_with(&c.exec(&["-i"], &["signal", signal]), code);
+    }
     w.coracle(&["exec", &c.name, "/no/such/program"]).expect(127);
     w.coracle(&["exec", &c.name, "/etc"]).expect(126);
     Ok(())
@@ -214,6 +219,16 @@ fn exec_in_a_foreground_run(w: &World) -> Outcome {
     run.end(Duration::from_secs(10));
     w.coracle(&["rm", "-f", &name]);
     assert_eq!(done.ok().out(), "x");
+    Ok(())
+}
+
+/// As in Docker: a program of `exec` may leave a daemon behind, which ends with the container.
+fn what_it_leaves_lives_on(w: &World) -> Outcome {
+    let c = w.detached(&[], &["sleep", "300"]);
+    let seconds = "297";
+    c.exec(&[], &["orphan", "/bin/guest", "sleep", seconds]).ok();
+    let lives = || w.coracle(&["top", &c.name]).ok().out().contains(&format!("sleep {seconds}"));
+    assert!(lives(), "it was ended with the program that left it");
     Ok(())
 }
 

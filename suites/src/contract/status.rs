@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use testkit::command::{Input, run_with};
+use testkit::command::{Finished, Input, run_with};
 use testkit::skip::Outcome;
 use testkit::terminal::Terminal;
 use testkit::users::{Setting, no_namespaces};
@@ -109,16 +109,24 @@ fn failures_of_coracle_are_125(w: &World) -> Outcome {
 
 const DEADLY: [(&str, i32); 5] = [("9", 137), ("15", 143), ("11", 139), ("6", 134), ("1", 129)];
 
+/// Checks that a command has this exit code, and was not ended by a signal itself.
+#[track_caller]
+pub(crate) fn ends_with(done: &Finished, code: i32) {
+    assert_eq!(done.status.and_then(|status| status.code()), Some(code), "{done:?}");
+}
+
 fn death_by_signal_is_128_and_n(w: &World) -> Outcome {
     for (signal, code) in DEADLY {
-        w.guest(&[], &["signal", signal]).expect(code);
+        ends_with(&w.guest(&[], &["signal", signal]), code);
     }
     Ok(())
 }
 
 fn death_by_signal_without_rm(w: &World) -> Outcome {
+    let c = w.detached(&[], &["sleep", "300"]);
     for (signal, code) in DEADLY {
-        w.coracle(&w.words_for(&["run"], &[], &["signal", signal])).expect(code);
+        ends_with(&w.coracle(&w.words_for(&["run"], &[], &["signal", signal])), code);
+        ends_with(&w.coracle(&["run", &c.name, "/bin/guest", "signal", signal]), code);
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use engine::supervise::{self, AttachOptions, Console, Launch, Options};
 
 use super::launch::{self, Ended};
 use super::prepare::prepare;
-use super::{networks, record, running, told};
+use super::{networks, ranks, record, running, told};
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::journal::{self, Kind};
@@ -75,13 +75,16 @@ pub fn exec(session: &Session, request: &ExecRequest) -> Result<Ended> {
         journal::tell(session, Kind::Container, &action, actor.clone());
     };
     tell("exec_create");
-    if !request.tty && !request.detach {
+    let in_front = !request.tty && !request.detach;
+    if in_front && !request.interactive && !session.dialect().keeps_input {
+        launch::empty_input()?;
+    }
+    // As in a run: another machine sees a lock only.
+    let is_shared = engine::records::is_shared(&container.path());
+    let alone = session.dialect().runs_alone || ranks::is_rank(session.environment());
+    if in_front && (is_shared || alone) {
         tell("exec_start");
-        if !request.interactive && !session.dialect().keeps_input {
-            launch::empty_input()?;
-        }
-        // As in a run: another machine sees a lock only.
-        let ended = if engine::records::is_shared(&container.path()) {
+        let ended = if is_shared {
             engine::engines::stay(prepared.engine, &prepared.plan, Some(pid), ())?
         } else {
             prepared.engine.become_resident(pid, &prepared.plan)?

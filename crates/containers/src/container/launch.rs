@@ -310,7 +310,6 @@ fn supervise(
     options.title = record::title(&run.container);
     prepared.engine.name().clone_into(&mut options.engine);
     options.attachable = run.detach || run.attachable;
-    options.ends_alike = run.removal.is_none();
     if !keeps_log {
         options.log = None;
     }

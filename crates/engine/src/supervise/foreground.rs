@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Resource, Rlimit, WaitOptions, wait};
+use rustix::process::{WaitOptions, wait};
 use sys::event::{
     MaskGuard, Received, SignalFd, SignalSet, raise_default, release_code, trim_memory,
 };
@@ -38,17 +38,7 @@ pub fn foreground(mut launch: Launch<'_>, console: Console<'_>) -> Result<Ended,
     if launch.options.tty || launch.options.needs_relay() && !ledger.is_further() {
         return relay(launch, ledger, console);
     }
-    let ends_alike = launch.options.ends_alike;
-    let ended = inherit(launch, ledger, console)?;
-    if let Ended::Exited(Outcome { signal: Some(signal), .. }) = ended
-        && ends_alike
-    {
-        // The program has left a core, if there is to be one.
-        let none = Rlimit { current: Some(0), maximum: Some(0) };
-        let _ = rustix::process::setrlimit(Resource::Core, none);
-        let _ = raise_default(signal.number());
-    }
-    Ok(ended)
+    inherit(launch, ledger, console)
 }
 
 fn relay<'a>(
@@ -94,7 +84,10 @@ fn inherit<'a>(
     ledger: Ledger<'a>,
     console: Console<'_>,
 ) -> Result<Ended, Error> {
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    // What a program of `exec` leaves behind lives on, as in Docker, and is not this process's.
+    if ledger.place().is_some() {
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    }
     let numbers: Vec<i32> = Signal::forwardable()
         .filter(|_| console.sig_proxy)
         .chain([Signal::CHLD, Signal::TSTP])
@@ -125,7 +118,9 @@ impl Parent<'_, '_> {
             let mut program = Program::new(spawned, spared.clone(), place);
             self.ledger.begun(program.number(), restarts.count);
             let outcome = self.attend(&mut program)?;
-            let left = program.sweep(self.ledger.stop_requested());
+            let is_run = self.ledger.place().is_some();
+            let left = is_run.then(|| program.sweep(self.ledger.stop_requested()));
+            let left = left.unwrap_or_default();
             self.drain();
             if !left.is_empty() {
                 (self.console.notice)(&Error::Unkillable(left).to_string());

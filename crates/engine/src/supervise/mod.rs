@@ -180,9 +180,6 @@ pub struct Options {
     pub log: Option<LogSpec>,
     /// Others may attach: a supervisor of its own holds the outputs if there is a log.
     pub attachable: bool,
-    /// In the foreground without a supervisor of its own: end by the signal that ended the program,
-    /// as if this process had become it.
-    pub ends_alike: bool,
     /// Start it again.
     pub restart: RestartPolicy,
     /// What `stop` sends first.
@@ -212,7 +209,6 @@ impl Options {
             stdin_open: config.stdin_open,
             log: (!config.log.disabled).then(|| config.log.clone()),
             attachable: true,
-            ends_alike: false,
             restart: config.restart,
             stop_signal,
             stop_timeout: Duration::from_secs(u64::from(config.stop_timeout.unwrap_or(10))),
@@ -230,7 +226,6 @@ impl Options {
             stdin_open,
             log: None,
             attachable: false,
-            ends_alike: false,
             restart: RestartPolicy::No,
             stop_signal: Signal::TERM,
             stop_timeout: Duration::from_secs(10),
