@@ -49,7 +49,15 @@ fn run(parsed: parser::Parsed, mut words: Words, as_udocker: bool) -> Result<Exi
     }
 }
 
+/// Refuses to work with a stack on which this program would be killed.
+fn has_stack() -> Result<(), Report> {
+    let Some(limit) = engine::launch::short_stack() else { return Ok(()) };
+    Err(Report::new(format!("a stack of {} kB is too small", limit / 1024))
+        .hint("the hard limit of the stack is reached; give more: ulimit -s 1024"))
+}
+
 fn main() -> ExitCode {
+    engine::launch::settle();
     let as_udocker = dialect::is_udocker();
     let given = match context::words() {
         Ok(given) => given,
@@ -85,8 +93,10 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|word| word == "run" || word == "exec") {
         sys::prefault::start();
     }
-    engine::launch::lift_file_limit();
-    let ended = parser::parse(words, as_udocker).and_then(|parsed| run(parsed, given, as_udocker));
+    engine::launch::lift_limits();
+    let ended = has_stack()
+        .and_then(|()| parser::parse(words, as_udocker))
+        .and_then(|parsed| run(parsed, given, as_udocker));
     let exit = ended.unwrap_or_else(|report| {
         report.show();
         if as_udocker { udocker::status(report.status()) } else { report.status() }

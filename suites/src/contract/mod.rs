@@ -21,6 +21,7 @@ mod exec;
 mod files;
 mod hosts;
 mod images;
+mod inherited;
 mod isolation;
 mod kernel;
 mod known;
@@ -60,6 +61,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("status", status::CASES),
     ("tty", terminals::CASES),
     ("env", environment::CASES),
+    ("inherited", inherited::CASES),
     ("users", users::CASES),
     ("mounts", mounts::CASES),
     ("volumes", volumes::CASES),

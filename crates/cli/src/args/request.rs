@@ -197,7 +197,8 @@ fn files(
         x11,
         dri,
     } = flags;
-    let working = surroundings.working_directory()?;
+    // One that is gone is missed by a relative path alone.
+    let working = surroundings.directory.as_deref();
     let mut all = Vec::new();
     for text in volume {
         all.push(mounts::volume(text, working)?);

@@ -25,7 +25,9 @@ impl MountRequest {
 }
 
 /// `-v SOURCE:TARGET[:OPTIONS]`.
-pub fn volume(text: &str, working: &Path) -> Result<MountRequest> {
+///
+/// `working`: the directory in which relative paths begin, where there is one.
+pub fn volume(text: &str, working: Option<&Path>) -> Result<MountRequest> {
     let wrong = |why: String| {
         Error::invalid(format!("--volume '{text}': {why}")).with_hint(
             "write -v HOST_PATH:PATH[:ro] or -v VOLUME:PATH[:ro]; for paths with ':' use --mount",
@@ -58,7 +60,7 @@ pub fn volume(text: &str, working: &Path) -> Result<MountRequest> {
 }
 
 /// Host path or volume?
-fn place(request: &mut MountRequest, source: &str, working: &Path) -> Result<(), String> {
+fn place(request: &mut MountRequest, source: &str, working: Option<&Path>) -> Result<(), String> {
     if source.starts_with('/') {
         request.spec.source = source.into();
     } else if source == "."
@@ -66,7 +68,7 @@ fn place(request: &mut MountRequest, source: &str, working: &Path) -> Result<(),
         || source.starts_with("./")
         || source.starts_with("../")
     {
-        request.spec.source = working.join(source);
+        request.spec.source = below(working, source)?;
     } else if source.starts_with('~') {
         return Err("'~' was not replaced by your shell; write $HOME".into());
     } else if source.contains('/') {
@@ -78,6 +80,15 @@ fn place(request: &mut MountRequest, source: &str, working: &Path) -> Result<(),
         request.spec.name = Some(source.to_owned());
     }
     Ok(())
+}
+
+/// A host path of the user's as an absolute one.
+fn below(working: Option<&Path>, source: &str) -> Result<PathBuf, String> {
+    if source.starts_with('/') {
+        return Ok(source.into());
+    }
+    let gone = || format!("'{source}' is nowhere, because the working directory is gone");
+    Ok(working.ok_or_else(gone)?.join(source))
 }
 
 /// A volume without a name at a path that an image declares. As in Docker, the path begins at the
@@ -160,7 +171,7 @@ fn apply_option(request: &mut MountRequest, option: &str) -> Result<(), String> 
 }
 
 /// `--mount type=...,src=...,dst=...`.
-pub fn mount(text: &str, working: &Path) -> Result<MountRequest> {
+pub fn mount(text: &str, working: Option<&Path>) -> Result<MountRequest> {
     parsed(text, working).map_err(|why| {
         Error::invalid(format!("--mount '{text}': {why}")).with_hint(
             "write --mount type=bind|volume|tmpfs,src=SOURCE,dst=PATH[,ro][,tmpfs-size=SIZE]",
@@ -168,7 +179,7 @@ pub fn mount(text: &str, working: &Path) -> Result<MountRequest> {
     })
 }
 
-fn parsed(text: &str, working: &Path) -> Result<MountRequest, String> {
+fn parsed(text: &str, working: Option<&Path>) -> Result<MountRequest, String> {
     let mut request =
         MountRequest::of(MountSpec { kind: MountKind::Volume, ..MountSpec::default() });
     let (mut source, mut inside) = (None, None);
@@ -187,7 +198,7 @@ fn parsed(text: &str, working: &Path) -> Result<MountRequest, String> {
     request.spec.target = target(&inside.ok_or("'dst' is missing")?)?;
     match (request.spec.kind, source) {
         (MountKind::Bind, None) => return Err("'src' is missing".into()),
-        (MountKind::Bind, Some(source)) => request.spec.source = working.join(source),
+        (MountKind::Bind, Some(source)) => request.spec.source = below(working, &source)?,
         (MountKind::Volume, None) => request.spec.unnamed = true,
         (MountKind::Volume, Some(name)) if name.contains('/') => {
             return Err(format!(
@@ -331,8 +342,8 @@ pub fn device(text: &str) -> Result<DeviceSpec> {
 mod tests {
     use super::*;
 
-    fn here() -> &'static Path {
-        Path::new("/home/me")
+    fn here() -> Option<&'static Path> {
+        Some(Path::new("/home/me"))
     }
 
     fn bind(source: &str, target: &str, read_only: bool) -> MountSpec {
@@ -393,6 +404,16 @@ mod tests {
             "k=v,dst=/c",
         ] {
             assert!(mount(text, here()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_lost_directory_is_missed_by_relative_paths_alone() {
+        assert_eq!(volume("/a:/b", None).unwrap().spec.source, Path::new("/a"));
+        assert!(volume("a:/b", None).is_ok() && mount("type=bind,src=/a,dst=/b", None).is_ok());
+        for lost in [volume("./a:/b", None), mount("type=bind,src=a,dst=/b", None)] {
+            let text = lost.unwrap_err().to_string();
+            assert!(text.contains("directory is gone"), "{text}");
         }
     }
 

@@ -16,7 +16,6 @@ pub use daemon::{
 };
 pub(crate) use daemon::{overwrite_arguments, stat_field};
 pub use footprint::{release_code, trim_memory};
-pub(crate) use signals::block_none;
 pub use signals::{
-    MaskGuard, Received, SignalFd, SignalSet, is_ignored, raise_default, set_ignored,
+    MaskGuard, Received, SignalFd, SignalSet, block_none, is_ignored, raise_default, set_ignored,
 };

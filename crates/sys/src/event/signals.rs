@@ -72,9 +72,13 @@ fn change_mask(how: c_int, set: &SignalSet) -> io::Result<SignalSet> {
     if error == 0 { Ok(old) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
-/// Blocks no signal in the calling thread: for a child before it executes a program, which would
-/// inherit the mask. Makes one system call and nothing else.
-pub(crate) fn block_none() -> io::Result<()> {
+/// Blocks no signal in the calling thread: for a process that has its caller's mask, and for a
+/// child before it executes a program, which would inherit it. Makes one system call and nothing
+/// else.
+///
+/// # Errors
+/// Those of `pthread_sigmask(3)`, which has none for this.
+pub fn block_none() -> io::Result<()> {
     change_mask(SIG_SETMASK, &SignalSet::empty()).map(drop)
 }
 

@@ -56,7 +56,7 @@ pub(in crate::engines) fn begin(
                 rustix::stdio::dup2_stdout(&said)?;
                 rustix::stdio::dup2_stderr(&said)
             });
-            let _ = sys::event::set_ignored(rustix::process::Signal::PIPE.as_raw(), false);
+            crate::launch::caller::give_back_signals();
             if connected.is_ok() {
                 let errno = sys::process::exec(&path, &arguments, &environment);
                 let text = format!("cannot execute it: {errno}\n");

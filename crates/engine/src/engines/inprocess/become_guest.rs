@@ -185,8 +185,7 @@ impl Entry<'_> {
         }
         let mut caller = Caller::new(host);
         last()?;
-        // Rust's runtime ignores SIGPIPE; programs expect the default.
-        let _ = sys::event::set_ignored(Signal::PIPE.as_raw(), false);
+        crate::launch::caller::give_back_signals();
         let error = program::search(
             program,
             &mut caller,

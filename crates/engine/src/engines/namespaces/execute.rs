@@ -52,8 +52,7 @@ fn make_ready(plan: &Plan, tied: bool) -> Result<()> {
         let _ =
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     }
-    // Rust's runtime ignores SIGPIPE; programs expect the default.
-    let _ = sys::event::set_ignored(rustix::process::Signal::PIPE.as_raw(), false);
+    crate::launch::caller::give_back_signals();
     Ok(())
 }
 

@@ -112,8 +112,7 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
     if ties.tied {
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     }
-    // Rust's runtime ignores SIGPIPE; programs expect the default.
-    let _ = sys::event::set_ignored(Signal::PIPE.as_raw(), false);
+    crate::launch::caller::give_back_signals();
     if let Some(filter) = filter {
         privileges.map_err(call("set no_new_privs"))?;
         sys::seccomp::install(&filter).map_err(call("install the system call filter"))?;
