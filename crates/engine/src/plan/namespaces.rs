@@ -162,14 +162,14 @@ impl Chosen<'_> {
             self.namespaces.net = self.shared(name, Kinds::NET)?;
             return Ok(Network::Inherit);
         }
-        // What runs has its place, also after the other one's end.
+        if request.facts.shared_network == Some(SharedNetwork::Names) {
+            return Ok(Network::Names(request.network.cloned()));
+        }
+        // What runs has its network, also after the other one's end.
         if !request.overrides.exec {
             self.neighbour(name)?;
         }
-        Ok(match request.facts.shared_network {
-            Some(SharedNetwork::Names) => Network::Names(request.network.cloned()),
-            Some(SharedNetwork::Namespace) | None => Network::Inherit,
-        })
+        Ok(Network::Inherit)
     }
 
     /// A container that shares another one's network and `/etc/hosts` also has its host name.

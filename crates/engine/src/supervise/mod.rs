@@ -166,7 +166,6 @@ pub enum Record {
 
 /// How a program is supervised.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent requests")]
 pub struct Options {
     /// Shown in the supervisor's argument line: the container's name or id.
     pub title: String,
