@@ -295,7 +295,7 @@ mod tests {
         let mut config = ContainerConfig::default();
         config.network.mode = NetworkMode::Container("db".into());
         let mut facts = Facts { inside_works: true, ..Facts::default() };
-        let name = |facts: &Facts, mode| choose(facts, mode, &config).map(|one| one.name());
+        let name = |facts: &Facts, mode| choose(facts, mode, &config).map(Engine::name);
         let refused = |facts: &Facts, mode| {
             let error = name(facts, mode).unwrap_err();
             (error.to_string(), error.hint().unwrap())

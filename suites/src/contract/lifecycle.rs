@@ -65,6 +65,8 @@ fn paused(w: &World) -> Outcome {
     c.exec(&[], &["exit", "7"]).expect(7);
     w.coracle(&["pause", &c.name]).ok();
     w.coracle(&["kill", &c.name]).ok();
+    // The signal has not ended it yet.
+    w.coracle(&["wait", &c.name]).ok();
     w.coracle(&["start", &c.name]).ok();
     c.exec(&[], &["exit", "7"]).expect(7);
     Ok(())

@@ -110,6 +110,8 @@ impl NetworkLine {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn engines(works: &[&'static str]) -> Vec<EngineLine> {
@@ -120,6 +122,7 @@ mod tests {
             chosen: false,
             why: None,
             advice: Some(format!("advice for {mode}")),
+            options: BTreeMap::new(),
         };
         ["I1", "P1", "N1"].iter().map(line).collect()
     }

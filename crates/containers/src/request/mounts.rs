@@ -342,8 +342,8 @@ pub fn device(text: &str) -> Result<DeviceSpec> {
 mod tests {
     use super::*;
 
-    fn here() -> Option<&'static Path> {
-        Some(Path::new("/home/me"))
+    fn here() -> &'static Path {
+        Path::new("/home/me")
     }
 
     fn bind(source: &str, target: &str, read_only: bool) -> MountSpec {
@@ -357,15 +357,15 @@ mod tests {
 
     #[test]
     fn volumes() {
-        let spec = |text| volume(text, here()).unwrap().spec;
+        let spec = |text| volume(text, Some(here())).unwrap().spec;
         let made = |spec| MountSpec { create_source: true, ..spec };
         assert_eq!(spec("/a:/b"), made(bind("/a", "/b", false)));
         assert_eq!(spec("/a:/b/../c/:ro,z"), made(bind("/a", "/c", true)));
         assert_eq!(spec("./a:/b"), made(bind("/home/me/./a", "/b", false)));
-        let named = volume("data:/b:ro,nocopy", here()).unwrap();
+        let named = volume("data:/b:ro,nocopy", Some(here())).unwrap();
         assert_eq!(named.spec.name.as_deref(), Some("data"));
         assert!(named.spec.read_only && named.no_copy && named.spec.kind == MountKind::Volume);
-        assert!(volume("/b", here()).unwrap().spec.unnamed);
+        assert!(volume("/b", Some(here())).unwrap().spec.unnamed);
         assert_eq!(spec("/a:/b:rslave,noexec").options.words(), ["noexec", "rslave"]);
         assert_eq!(spec("/a:/b:private").options.words(), ["rprivate"]);
         for (text, part) in [
@@ -378,14 +378,14 @@ mod tests {
             ("/a:/b:rshared", "without privilege"),
             (":/b", "empty"),
         ] {
-            let report = volume(text, here()).unwrap_err().to_string();
+            let report = volume(text, Some(here())).unwrap_err().to_string();
             assert!(report.contains(part), "{text}: {report}");
         }
     }
 
     #[test]
     fn mounts() {
-        let spec = |text| mount(text, here()).unwrap().spec;
+        let spec = |text| mount(text, Some(here())).unwrap().spec;
         assert_eq!(spec("type=bind,src=/a:b,dst=/c,ro"), bind("/a:b", "/c", true));
         assert_eq!(
             spec("type=bind,\"src=/a,b\",target=/c,readonly=false"),
@@ -403,7 +403,7 @@ mod tests {
             "type=tmpfs,src=a,dst=/b",
             "k=v,dst=/c",
         ] {
-            assert!(mount(text, here()).is_err(), "{text}");
+            assert!(mount(text, Some(here())).is_err(), "{text}");
         }
     }
 
@@ -422,7 +422,7 @@ mod tests {
         let of = |texts: &[&str]| {
             let all = texts.iter().map(|text| match text.strip_prefix("tmpfs ") {
                 Some(text) => tmpfs(text).unwrap(),
-                None => volume(text, here()).unwrap(),
+                None => volume(text, Some(here())).unwrap(),
             });
             distinct(all.collect()).map(|all| all.len()).map_err(|error| error.to_string())
         };
@@ -439,9 +439,12 @@ mod tests {
         for differing in [["/a:/x", "/b:/x"], ["/a:/x", "v:/x"], ["/a:/x", "tmpfs /y/../x"]] {
             assert_eq!(of(&differing), Err("Duplicate mount point: /x".into()), "{differing:?}");
         }
-        let written = mount("type=bind,src=/a,dst=/x", here()).unwrap();
-        assert_eq!(distinct(vec![volume("/a:/x", here()).unwrap(), written]).unwrap().len(), 1);
-        let [first, last] = ["v:/x", "v:/x:ro"].map(|text| volume(text, here()).unwrap());
+        let written = mount("type=bind,src=/a,dst=/x", Some(here())).unwrap();
+        assert_eq!(
+            distinct(vec![volume("/a:/x", Some(here())).unwrap(), written]).unwrap().len(),
+            1
+        );
+        let [first, last] = ["v:/x", "v:/x:ro"].map(|text| volume(text, Some(here())).unwrap());
         assert!(distinct(vec![first, last]).is_err());
     }
 

@@ -48,11 +48,14 @@ fn owner(text: &str, place: SocketAddrV4) -> Option<u32> {
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::time::Duration;
+
+    const LONG: Duration = Duration::from_secs(10);
 
     #[test]
     fn own_sockets_are_known() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        let client = TcpStream::connect_timeout(&server.local_addr().unwrap(), LONG).unwrap();
         let place = client.local_addr().unwrap();
         let SocketAddr::V4(v4) = place else { panic!("IPv6") };
         let own = rustix::process::getuid().as_raw();
