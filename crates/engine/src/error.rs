@@ -348,11 +348,10 @@ impl Error {
                 let mut ways: Vec<String> =
                     able.iter().map(|mode| format!("use --execmode={mode}")).collect();
                 ways.push(
-                    "give it a network that only its members see (coracle network create \
-                     --internal NAME; --network NAME)"
-                        .to_owned(),
+                    "put it into one (coracle network connect NETWORK CONTAINER)".to_owned(),
                 );
-                Some(ways.join(", or "))
+                let ways = ways.join(", or ");
+                Some(format!("the container is in no network, which this mode cannot do: {ways}"))
             }
             Self::Invalid { what, .. } if what == "--hostname" => Some(
                 "give a name as db-1 or db.example.org, of at most 64 characters".into(),

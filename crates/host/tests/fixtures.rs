@@ -32,7 +32,6 @@ fn ubuntu_with_apparmor() {
     Good seccomp filters: work
     Good ptrace: works (Yama scope 1)
     Good systemd user session: answers
-    Warn private network: no helper -> install passt (pasta) or slirp4netns; the networks host and none need neither
     ");
 }
 
@@ -51,7 +50,6 @@ fn rhel_7_on_lustre() {
     Warn seccomp listeners: seccomp(SECCOMP_FILTER_FLAG_NEW_LISTENER): EINVAL (Invalid argument)
     Good ptrace: works
     Warn locked memory: 64.0 KiB -> RDMA needs much locked memory; administrator: add '* - memlock unlimited' to /etc/security/limits.conf
-    Warn private network: no helper -> install passt (pasta) or slirp4netns; the networks host and none need neither
     ");
 }
 
@@ -65,7 +63,6 @@ fn inside_docker() {
     Good store can: flock
     Good seccomp filters: work, under 1 outer filter(s)
     Good ptrace: works
-    Warn private network: no helper -> install passt (pasta) or slirp4netns; the networks host and none need neither
     ");
 }
 

@@ -53,7 +53,10 @@ pub fn prepare(
         run.change().0.namespaces.user = UserNamespace::Host;
     }
     let keeps_caller = session.dialect().keeps_caller || Rank::of(session.environment()).is_some();
-    if keeps_caller {
+    // A runtime of the host may set others, and who has not asked for them gets no error by that.
+    let properties = engine.properties();
+    let by_runtime = properties.helper.is_some() && properties.ids != choose::IdsFrom::Caller;
+    if keeps_caller && !by_runtime {
         run.change().0.group_add.push(plan::KEEP_GROUPS.to_owned());
     }
     let (config, overrides) = run.as_planned();

@@ -86,7 +86,7 @@ fn mpi(host: &Host) -> Finding {
 /// What connects a container's own network with the outside. The helper programs open the TUN.
 fn private_network(host: &Host, helpers: &[String]) -> Finding {
     let by_switch = |why: &str, advice: Option<&str>| {
-        let value = format!("by the networks' own switch, with its limits: {why}");
+        let value = format!("without a helper program, with limits: {why}");
         let finding = Finding::note("private network", value, "PATH, /dev/net/tun");
         match advice {
             Some(advice) => finding.advise(advice),
