@@ -220,7 +220,7 @@ pub fn leave_slot(store: &Store, id: &str) -> Result<()> {
 }
 
 /// Lets a container share the slot that another one has, or shares itself: its addresses, ports and
-/// loopback. The slot is no third container's until the last one that shares it has ended. `None`
+/// loopback. No further container gets the slot until the last one that shares it has ended. `None`
 /// if the other one has none.
 ///
 /// # Errors

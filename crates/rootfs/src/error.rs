@@ -185,7 +185,7 @@ impl Error {
             Self::Keep { source, .. } => return source.hint(),
             Self::Archive { .. } | Self::Read { .. } => {
                 "pull or copy it again; if that does not help, it was made with this damage, or \
-                 is no tar archive"
+                 is not a tar archive"
             }
             Self::Refused { .. } => "the image is damaged or malicious; the layer was not kept",
             Self::Limit { .. } => {

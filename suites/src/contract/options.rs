@@ -89,7 +89,7 @@ const PROBES: &[Probe] = &[
     probe("--security-opt seccomp", &["--security-opt=seccomp=PROFILE"], FACTS, |_, done| {
         fact(done, "seccomp") == "2"
     }),
-    // What the host lacks of control groups is told: `isolate::limits_or_a_warning`.
+    // A warning says what the host lacks of control groups: `isolate::limits_or_a_warning`.
     probe("--memory, --cpus or --pids-limit", &["--memory=64m"], FACTS, |_, done| done.code() == 0),
     probe(
         "--security-opt no-new-privileges",
@@ -207,7 +207,7 @@ fn answers(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A set-id program gives nobody another id.
+/// A set-id program does not change ids.
 fn set_id_programs(w: &World) -> Outcome {
     if !w.has_ids() {
         testkit::skip!("one mapped id of the kernel's: a program can have no other");

@@ -177,7 +177,7 @@ fn groups_of_the_caller_are_given(w: &World) -> Outcome {
 
 /// Who is the caller inside, with the caller's groups, may do what these may, and no more.
 fn the_callers_groups_open_files(w: &World) -> Outcome {
-    /// A group that every host has, of which nobody is a member.
+    /// A group that every host has, and that has no members.
     const KNOWN: u32 = 100;
     let (w, _) = project(w, "none")?;
     let known = w.also_in_group(KNOWN);

@@ -52,8 +52,8 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// | 12,475,704 | `remote` apart from `cluster` 8 kB, its own copies of generic functions 15 |
 /// | 12,511,736 | directories that are moved while others look for them, in the view twice; what a
 /// driver that was killed has left of a service |
-/// | 12,639,992 | what the caller could do to the host's files, hidden words, shared networks, ports
-/// that hosts choose, the table of options |
+/// | 12,639,992 | what the caller could do to the host's files, hidden words, shared networks,
+/// ports that hosts choose, the table of options |
 const LARGEST: u64 = 12_650_000;
 
 /// The words for cargo.

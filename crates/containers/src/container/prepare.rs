@@ -53,7 +53,7 @@ pub fn prepare(
         run.change().0.namespaces.user = UserNamespace::Host;
     }
     let keeps_caller = session.dialect().keeps_caller || Rank::of(session.environment()).is_some();
-    // A runtime of the host may set others, and who has not asked for them gets no error by that.
+    // A runtime of the host may set others, and a wish that is only implied is no error.
     let properties = engine.properties();
     let by_runtime = properties.helper.is_some() && properties.ids != choose::IdsFrom::Caller;
     if keeps_caller && !by_runtime {

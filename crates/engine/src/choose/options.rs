@@ -14,7 +14,7 @@ use crate::spec::{
 };
 use serde::Serialize;
 
-/// What becomes of an option in a mode. A host may lack more: what it lacks is told then.
+/// What becomes of an option in a mode. A host may lack more: a warning says so then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 /// Makes this process one like others: the first step of the command.
 pub fn settle() {
-    // Where it is ignored, the kernel tells nobody how a child has ended, nor that it has.
+    // Where it is ignored, the kernel does not report how a child has ended, nor that it has.
     let _ = sys::event::set_ignored(Signal::CHILD.as_raw(), false);
     // A file that may not grow is an error with a hint, instead of the end of this process.
     let _ = sys::event::set_ignored(Signal::XFSZ.as_raw(), true);

@@ -413,15 +413,19 @@ fn a_token_server_that_hangs_up_is_named() {
     assert!(registry.asked("/token").len() <= 3);
 }
 
+/// A client that soon finds a body too slow.
+fn impatient() -> Client {
+    let mut settings = settings();
+    settings.timeouts.idle = Duration::from_millis(200);
+    Client::new(settings).unwrap()
+}
+
 #[test]
 fn a_manifest_that_trickles_is_not_waited_for() {
     let (registry, _) = serve(Auth::Open, 100);
     registry.fault("/manifests/", Fault::Slow(1, Duration::from_millis(20)), 1);
-    let mut settings = settings();
-    settings.timeouts.idle = Duration::from_millis(200);
     let begun = std::time::Instant::now();
-    let client = Client::new(settings).unwrap();
-    let error = client.resolve(&reference(&registry.host(), "a:1"), None).unwrap_err();
+    let error = impatient().resolve(&reference(&registry.host(), "a:1"), None).unwrap_err();
     assert!(matches!(&error, Error::TooSlow { .. }), "{error}");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     assert_eq!(registry.asked("/manifests/").len(), 1);
@@ -431,11 +435,8 @@ fn a_manifest_that_trickles_is_not_waited_for() {
 fn a_layer_that_trickles_is_given_up() {
     let (registry, image) = serve(Auth::Open, 20_000);
     registry.fault("/blobs/", Fault::Slow(1, Duration::from_millis(20)), 10);
-    let mut settings = settings();
-    settings.timeouts.idle = Duration::from_millis(200);
-    let client = Client::new(settings).unwrap();
     let reference = reference(&registry.host(), "a:1");
-    let error = read(&client, &reference, &layer_of(&image), 0).unwrap_err();
+    let error = read(&impatient(), &reference, &layer_of(&image), 0).unwrap_err();
     assert!(error.to_string().contains("comes too slowly"), "{error}");
     assert!(registry.asked("/blobs/").len() <= 2, "{:?}", registry.asked("/blobs/"));
 }

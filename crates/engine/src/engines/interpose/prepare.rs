@@ -144,7 +144,7 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     let user = user_of(&plan.ids);
     for mount in &plan.mounts {
         if *mount == Mount::ReadOnlyRoot {
-            // Made while it can be; what prevents it is told below.
+            // Made while it can be; the error below says what prevents it.
             let _ = maker.working_directory(plan);
         }
         maker.mount(mount, user)?;
